@@ -1,0 +1,28 @@
+package belay
+
+import (
+	"time"
+)
+
+// EventType says what happened to a run.
+type EventType string
+
+// The types of event.
+const (
+	EventRegistered EventType = "run.registered"
+	EventChanged    EventType = "run.changed" // outcome or work changed
+	EventCancelled  EventType = "run.cancelled"
+	EventStep       EventType = "receipt.step"  // the ladder took a step or saw something
+	EventFinal      EventType = "receipt.final" // the verdict is final
+	EventEnded      EventType = "run.ended"     // neither caller nor work is waiting any more
+)
+
+// Event is one change of one run, as a watcher sees it.
+type Event struct {
+	Seq     uint64    `json:"seq"` // rising by one within one tree; gaps are lost events
+	At      time.Time `json:"at"`
+	Type    EventType `json:"type"`
+	Run     Info      `json:"run"`
+	Receipt *Receipt  `json:"receipt,omitempty"` // with EventStep, EventFinal
+	Lost    uint64    `json:"lost,omitempty"`    // events that this watcher missed right before this one
+}
