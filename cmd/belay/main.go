@@ -1,0 +1,13 @@
+// Command belay stands between AI agents and their tools: when anyone presses
+// Stop, the work really stops. See "belay --help".
+package main
+
+import (
+	"os"
+
+	"github.com/belayhq/belay/internal/cli"
+)
+
+func main() {
+	os.Exit(cli.Main(os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
+}

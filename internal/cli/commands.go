@@ -1,0 +1,10 @@
+package cli
+
+// commands is the grammar of the command line: one field, one command. The
+// order is the order of the help.
+type commands struct {
+	Ps      psCmd      `cmd:"" group:"stop" help:"List what is running."`
+	Status  statusCmd  `cmd:"" group:"stop" help:"Show everything about one run, and its receipt."`
+	Cancel  cancelCmd  `cmd:"" group:"stop" help:"Stop runs, and say what proves that they stopped."`
+	Version versionCmd `cmd:"" group:"more" help:"Print the version."`
+}
