@@ -1,0 +1,39 @@
+# Everything a developer or CI does is a target here; `make` alone lists them.
+# The work itself is in scripts/, so that it can be read and run by hand.
+
+GO    ?= go
+BELAY := bin/belay
+
+.DEFAULT_GOAL := help
+.PHONY: help build run demo test interop bench lint fmt clean
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## bin/belay for this machine
+	@mkdir -p bin
+	$(GO) build -trimpath -o $(BELAY) ./cmd/belay
+
+run: build ## build Belay and run the demo (until there is a server to run)
+	$(BELAY) demo
+
+demo: build ## the demo: six scenes, each bare and then under Belay
+	$(BELAY) demo
+
+test: ## install what the tests need, then vet, cross-build, fuzz briefly and run every test with -race
+	@scripts/test
+
+interop: ## the pinned real peers: official SDKs and the reference server (needs a package registry)
+	$(GO) run ./interop
+
+bench: ## the bars of docs/performance.md, each beside a direct connection in the same run
+	$(GO) run ./bench
+
+lint: ## every linter that golangci-lint has, less the dissents in .golangci.yaml
+	@scripts/lint
+
+fmt: ## put the code into the form that `make lint` asks for
+	@scripts/lint fmt
+
+clean: ## remove what was built and cached here
+	rm -rf bin .cache

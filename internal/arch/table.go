@@ -1,0 +1,121 @@
+package arch
+
+// Row says what the non-test files of one package may import beside the
+// standard library. Packages of this module are named by their folder, "." is
+// the root, package belay. Everything that is not listed is refused.
+type Row struct {
+	Package string   // the folder
+	Layer   int      // imports go to lower layers only
+	May     []string // folders of this module
+	Uses    []string // other modules' packages, by prefix of the import path
+	Why     string   // the reason for this row
+}
+
+// Table is the whole module, from the bottom up (DESIGN, section 4).
+var Table = []Row{
+	{
+		".", 0, nil, nil,
+		"the domain and the library that tool authors import: standard library only, knows no protocol",
+	},
+	{
+		"jsonrpc", 0, nil,
+		[]string{"github.com/go-json-experiment/json/jsontext"},
+		"raw messages; jsontext keeps ids exactly and is part of the standard library from Go 1.27",
+	},
+	{
+		"proc", 0, nil,
+		[]string{"golang.org/x/sys"},
+		"process trees; what an operating system offers beyond the syscall package",
+	},
+
+	{
+		"internal/faketool", 0, nil, nil,
+		"defective tools for tests and the demo; hand-made JSON, so that it can break the protocol",
+	},
+	{
+		"internal/need", 0, nil, nil,
+		"what tests ask of the machine",
+	},
+	{
+		"internal/arch", 0, nil, nil,
+		"this table",
+	},
+	{
+		"scripts/testcount", 0, nil, nil,
+		"runs on a machine on which nothing has been downloaded yet",
+	},
+
+	{
+		"internal/peers", 1,
+		[]string{"proc"},
+		[]string{"github.com/goccy/go-yaml"},
+		"facts about other people's programs, as data; gives proc its spare rules",
+	},
+
+	{
+		"mcp", 2,
+		[]string{".", "jsonrpc"},
+		nil,
+		"the MCP dialect; dialects never import each other",
+	},
+	{
+		"supervise", 2,
+		[]string{".", "proc", "internal/peers"},
+		nil,
+		"where a process tree becomes a run's stopper: the only place that knows both",
+	},
+
+	{
+		"local", 3,
+		[]string{".", "jsonrpc"},
+		[]string{"golang.org/x/sys"},
+		"Control over all Belay processes of this user; peer credentials of a socket need x/sys",
+	},
+	{
+		"gateway", 3,
+		[]string{".", "jsonrpc", "mcp", "proc", "supervise", "internal/peers"},
+		nil,
+		"routes, registers, pumps; everything below it meets here",
+	},
+
+	{
+		"internal/cli", 5,
+		[]string{".", "proc", "supervise", "internal/peers", "mcp", "jsonrpc", "local", "gateway", "internal/demo", "internal/faketool"},
+		[]string{"github.com/alecthomas/kong", "golang.org/x/sys"},
+		"the commands; kong reads the command line, x/sys knows the terminal's foreground group",
+	},
+	{
+		"internal/demo", 4,
+		[]string{".", "proc", "jsonrpc", "mcp", "supervise", "gateway", "local", "internal/faketool"},
+		nil,
+		"the scenes of belay demo",
+	},
+	{
+		"cmd/belay", 6,
+		[]string{"internal/cli", "proc", "internal/faketool"},
+		nil,
+		"main: a dozen lines; proc and faketool because a guardian and a fake are this binary again",
+	},
+
+	{
+		"bench", 6, nil,
+		[]string{"github.com/modelcontextprotocol/go-sdk"},
+		"drives the built binary from outside",
+	},
+	{
+		"interop", 6, nil,
+		[]string{"github.com/modelcontextprotocol/go-sdk"},
+		"drives the built binary with other people's clients and servers",
+	},
+}
+
+// TestOnly lists other modules' packages that any package's tests may import
+// beside those of its row.
+var TestOnly = []string{
+	"github.com/google/go-cmp",
+	"github.com/rogpeppe/go-internal",
+	"go.uber.org/goleak",
+	"golang.org/x/sys",
+	"pgregory.net/rapid",
+	"github.com/modelcontextprotocol/go-sdk", // an official peer, in tests of the borders
+}
