@@ -1,0 +1,3 @@
+package proc
+
+func helper() bool { return false }

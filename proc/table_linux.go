@@ -1,0 +1,238 @@
+package proc
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// tick is the unit of times in /proc/<pid>/stat: USER_HZ, which is 100 in the
+// user-space ABI of all architectures, whatever the kernel's own HZ.
+const tick = 10 * time.Millisecond
+
+// Now returns the present moment on the clock of process births.
+func Now() Stamp {
+	var ts unix.Timespec
+	// CLOCK_BOOTTIME exists on every kernel that Go runs on.
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts)
+	return Stamp(ts.Nano())
+}
+
+// Time converts the stamp to wall clock time, as the clock is set now.
+func (s Stamp) Time() time.Time {
+	return time.Now().Add(time.Duration(s - Now()))
+}
+
+// readTable reads the whole process table.
+func readTable() (*view, error) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	names, err := dir.Readdirnames(-1)
+	dir.Close()
+	if err != nil {
+		return nil, err
+	}
+	now, boot := time.Now(), Now()
+	procs := make([]Process, 0, len(names))
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if p, ok := readProc(pid); ok {
+			p.Born = now.Add(time.Duration(p.Start - boot))
+			procs = append(procs, p)
+		}
+	}
+	v := newView(procs)
+	// A parent that ended between the reading of its child and its own leaves
+	// a gap in the chain: ask those children again for their new parent.
+	for i := range v.procs {
+		p := &v.procs[i]
+		if _, ok := v.at[p.PPID]; ok || p.PPID == 0 {
+			continue
+		}
+		if again, ok := readProc(p.PID); ok && again.Start == p.Start {
+			p.PPID = again.PPID
+		}
+	}
+	return v, nil
+}
+
+// readProc reads one process; false when it is gone.
+func readProc(pid int) (Process, bool) {
+	var buf [1024]byte
+	n := readSmall("/proc/"+strconv.Itoa(pid)+"/stat", buf[:])
+	if n <= 0 {
+		return Process{}, false
+	}
+	return parseStat(buf[:n])
+}
+
+// readSmall fills buf from a file of /proc in one read, without the cost of
+// an os.File. It returns -1 when the file cannot be read.
+func readSmall(path string, buf []byte) int {
+	var fd int
+	var err error
+	for {
+		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != unix.EINTR {
+			break
+		}
+	}
+	if err != nil {
+		return -1
+	}
+	defer unix.Close(fd)
+	for {
+		n, err := unix.Read(fd, buf)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return -1
+		}
+		return n
+	}
+}
+
+// parseStat reads the line of /proc/<pid>/stat (proc(5)). The name is in
+// parentheses and may itself hold parentheses and spaces, so the last one
+// counts.
+func parseStat(b []byte) (Process, bool) {
+	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
+	if open < 2 || end < open {
+		return Process{}, false
+	}
+	pid, err := strconv.Atoi(string(b[:open-1]))
+	if err != nil {
+		return Process{}, false
+	}
+	f := strings.Fields(string(b[end+1:]))
+	// f[0] is field 3 (state); start time is field 22.
+	if len(f) < 20 {
+		return Process{}, false
+	}
+	num := func(field int) int64 {
+		n, _ := strconv.ParseInt(f[field-3], 10, 64)
+		return n
+	}
+	return Process{
+		PID:      pid,
+		Comm:     string(b[open+1 : end]),
+		State:    f[0],
+		PPID:     int(num(4)),
+		PGID:     int(num(5)),
+		SID:      int(num(6)),
+		CPU:      time.Duration(num(14)+num(15)) * tick,
+		childCPU: time.Duration(num(16)+num(17)) * tick,
+		threads:  int(num(20)),
+		Start:    Stamp(num(22)) * bornUnit,
+	}, true
+}
+
+const (
+	commandMax = 512      // bound of Process.Command
+	cmdlineMax = 32 << 10 // of what spare rules look at
+)
+
+// cmdline returns the arguments joined by spaces, at most max bytes; "" for a
+// process that is gone or has none.
+func cmdline(pid, max int) string {
+	buf := make([]byte, max)
+	n := readSmall("/proc/"+strconv.Itoa(pid)+"/cmdline", buf)
+	if n <= 0 {
+		return ""
+	}
+	b := bytes.TrimRight(buf[:n], "\x00")
+	return string(bytes.ReplaceAll(b, []byte{0}, []byte{' '}))
+}
+
+// describe fills the fields that cost a read of their own.
+func describe(p *Process) {
+	p.Command = cmdline(p.PID, commandMax)
+	if p.Command == "" {
+		p.Command = "[" + p.Comm + "]"
+	}
+	var st unix.Stat_t
+	if unix.Stat("/proc/"+strconv.Itoa(p.PID), &st) == nil {
+		p.UID = int(st.Uid)
+	}
+}
+
+// hasEnv reports whether the process was started with that name=value.
+func hasEnv(pid int, entry string) bool {
+	if entry == "" {
+		return false
+	}
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	if err != nil {
+		return false
+	}
+	for _, e := range bytes.Split(b, []byte{0}) {
+		if string(e) == entry {
+			return true
+		}
+	}
+	return false
+}
+
+// alive reports whether exactly this process exists and is no zombie.
+func alive(id ID) bool {
+	p, ok := readProc(id.PID)
+	return ok && p.Start == id.Born && p.live()
+}
+
+// signalID sends a signal to exactly this process. The pidfd pins whoever has
+// the pid now; the start time read after it proves that this is the one meant
+// (if the pid changed hands in between, the pidfd's process is dead and the
+// signal goes nowhere). Returns ESRCH when it is gone.
+func signalID(id ID, sig unix.Signal) error {
+	fd, err := unix.PidfdOpen(id.PID, 0)
+	if err == unix.ENOSYS || err == unix.EPERM {
+		// Kernels before 5.3, or a seccomp filter that knows no pidfd: the
+		// gap between look and kill is then microseconds, not nothing.
+		if p, ok := readProc(id.PID); !ok || p.Start != id.Born {
+			return unix.ESRCH
+		}
+		return unix.Kill(id.PID, sig)
+	}
+	if err != nil {
+		return unix.ESRCH
+	}
+	defer unix.Close(fd)
+	if p, ok := readProc(id.PID); !ok || p.Start != id.Born {
+		return unix.ESRCH
+	}
+	return unix.PidfdSendSignal(fd, sig, nil, 0)
+}
+
+// scopes returns the systemd units (*.scope, *.service) in the cgroup paths of
+// a process: of the v2 hierarchy and of systemd's own v1 one, since only these
+// two are moved by a person or a service manager on purpose.
+func scopes(pid int) []string {
+	var buf [4096]byte
+	n := readSmall("/proc/"+strconv.Itoa(pid)+"/cgroup", buf[:])
+	if n <= 0 {
+		return nil
+	}
+	var out []string
+	for _, line := range strings.Split(string(buf[:n]), "\n") {
+		part := strings.SplitN(line, ":", 3)
+		if len(part) != 3 || part[1] != "name=systemd" && (part[0] != "0" || part[1] != "") {
+			continue
+		}
+		for _, c := range strings.Split(part[2], "/") {
+			if strings.HasSuffix(c, ".scope") || strings.HasSuffix(c, ".service") {
+				out = append(out, c)
+			}
+		}
+	}
+	return out
+}
