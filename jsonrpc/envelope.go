@@ -1,0 +1,375 @@
+package jsonrpc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+const (
+	// MaxDepth is the deepest nesting of objects and arrays that Parse accepts
+	// (MCP-G3). Recursive parsers behind us need such a bound.
+	MaxDepth = 1000
+	// MaxMethodLen bounds a method name, in bytes of its JSON text.
+	MaxMethodLen = 1024
+)
+
+// Kind says what a message is.
+type Kind uint8
+
+// The kinds of messages. The zero value means that it could not be told.
+const (
+	Unknown      Kind = iota
+	Request           // method and id, which may be null
+	Notification      // method without id
+	Response          // result or error
+)
+
+// String returns the kind's name for logs.
+func (k Kind) String() string {
+	switch k {
+	case Request:
+		return "request"
+	case Notification:
+		return "notification"
+	case Response:
+		return "response"
+	}
+	return "unknown"
+}
+
+// Span is a part of a frame: frame[Start:End]. The zero Span means that the part
+// is not there; no JSON value inside an object can start at 0.
+type Span struct{ Start, End int }
+
+// Ok reports whether the part is there.
+func (s Span) Ok() bool { return s.End > 0 }
+
+// Len returns the length in bytes.
+func (s Span) Len() int { return s.End - s.Start }
+
+// Of returns the part of frame, which aliases it, with its capacity cut so that
+// appending to it cannot overwrite the frame. It is nil for the zero Span.
+func (s Span) Of(frame []byte) []byte {
+	if !s.Ok() {
+		return nil
+	}
+	return frame[s.Start:s.End:s.End]
+}
+
+// Envelope is what a message says about itself, outside its payload. Spans are
+// offsets into the frame that was parsed and cover the exact JSON text of a
+// value; a member that is absent has the zero Span, and null is not absent.
+type Envelope struct {
+	Kind   Kind
+	ID     ID     // zero when absent
+	Method string // decoded; "" in responses
+
+	IDAt     Span
+	MethodAt Span
+	Params   Span
+	Result   Span
+	Error    Span
+	Object   Span // the object itself, from its { to behind its }
+}
+
+// IsError reports whether the message is a response with an error.
+func (e *Envelope) IsError() bool { return e.Kind == Response && e.Error.Ok() }
+
+// lenient lets payloads pass that only their receiver may judge. Envelope names
+// are checked for duplicates by Parse itself.
+var lenient = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
+
+// scanner is a jsontext decoder that reads a frame in place.
+type scanner struct {
+	src bytes.Buffer
+	dec *jsontext.Decoder
+}
+
+var scanners = sync.Pool{New: func() any { return &scanner{dec: new(jsontext.Decoder)} }}
+
+func newScanner(frame []byte) *scanner {
+	s := scanners.Get().(*scanner)
+	// A decoder that is given a *bytes.Buffer works on its bytes without copying
+	// and without writing to them.
+	s.src = *bytes.NewBuffer(frame)
+	s.dec.Reset(&s.src, lenient...)
+	return s
+}
+
+func (s *scanner) free() {
+	s.src = bytes.Buffer{}
+	s.dec.Reset(&s.src, lenient...) // lets go of the frame
+	scanners.Put(s)
+}
+
+// next reads one value and says where it lies.
+func (s *scanner) next() (Span, error) {
+	v, err := s.dec.ReadValue()
+	if err != nil {
+		return Span{}, syntaxError(err)
+	}
+	end := int(s.dec.InputOffset())
+	return Span{end - len(v), end}, nil
+}
+
+// end makes sure that nothing but white space follows.
+func (s *scanner) end() error {
+	if _, err := s.dec.ReadToken(); err != io.EOF {
+		if err == nil {
+			return fmt.Errorf("%w: more text after the end of the message, before byte %d", ErrSyntax, s.dec.InputOffset())
+		}
+		return syntaxError(err)
+	}
+	return nil
+}
+
+// syntaxError puts the decoder's word behind ErrSyntax, bounded, without the JSON
+// pointer, which can be as long as the message.
+func syntaxError(err error) error {
+	var se *jsontext.SyntacticError
+	if errors.As(err, &se) {
+		return fmt.Errorf("%w: at byte %d: %.80v", ErrSyntax, se.ByteOffset, se.Err)
+	}
+	if err == io.EOF {
+		return fmt.Errorf("%w: it is empty", ErrSyntax)
+	}
+	return fmt.Errorf("%w: %.80v", ErrSyntax, err)
+}
+
+// Parse reads the envelope of one message into e, which it overwrites. It
+// validates the whole frame but decodes nothing of the payload. It keeps no
+// reference to frame, may be called concurrently, and for usual messages
+// allocates only the text of the id.
+//
+// Errors match [ErrSyntax] or [ErrInvalid] ([Code] gives the number). Even then e
+// holds what could be read: Kind is what the message claims to be, ID what an
+// answer can be addressed to; the id is left out when there are two.
+//
+// A message with a method and the id null is a request with a null id, not a
+// notification. An error response may lack an id.
+func Parse(frame []byte, e *Envelope) error {
+	*e = Envelope{}
+	if tooDeep(frame, MaxDepth) {
+		e.ID, e.Kind, _ = Salvage(frame, nil)
+		return ErrDepth
+	}
+	s := newScanner(frame)
+	defer s.free()
+	if s.dec.PeekKind() != '{' {
+		return notObject(s)
+	}
+	seen := fields{e: e, frame: frame}
+	if err := seen.read(s); err != nil {
+		return err
+	}
+	return seen.verdict()
+}
+
+// notObject tells broken JSON from JSON of the wrong kind.
+func notObject(s *scanner) error {
+	if _, err := s.next(); err != nil {
+		return err
+	}
+	if err := s.end(); err != nil {
+		return err
+	}
+	return ErrNotObject
+}
+
+// field is a bit for each envelope member.
+type field uint8
+
+const (
+	fieldVersion field = 1 << iota
+	fieldID
+	fieldMethod
+	fieldParams
+	fieldResult
+	fieldError
+)
+
+var fieldNames = [...]string{"jsonrpc", "id", "method", "params", "result", "error"}
+
+// String returns the name of a single field.
+func (f field) String() string {
+	for i, name := range fieldNames {
+		if f == 1<<i {
+			return name
+		}
+	}
+	return "?"
+}
+
+// fieldOf finds which envelope member a name, given as its JSON text, stands for,
+// and whether it is spelled in the usual letter case.
+func fieldOf(quoted []byte) (f field, exact bool) {
+	name := quoted[1 : len(quoted)-1]
+	switch string(name) {
+	case "jsonrpc":
+		return fieldVersion, true
+	case "id":
+		return fieldID, true
+	case "method":
+		return fieldMethod, true
+	case "params":
+		return fieldParams, true
+	case "result":
+		return fieldResult, true
+	case "error":
+		return fieldError, true
+	}
+	// The longest disguise is every letter as an escape of six bytes.
+	if len(name) > 6*len("jsonrpc") {
+		return 0, false
+	}
+	if bytes.IndexByte(name, '\\') >= 0 {
+		name = appendUnescaped(make([]byte, 0, len(name)), name)
+	}
+	for i, want := range fieldNames {
+		// encoding/json and others match names without regard to case, also by
+		// Unicode folding (U+017F is an s to them).
+		if strings.EqualFold(string(name), want) {
+			return 1 << i, string(name) == want
+		}
+	}
+	return 0, false
+}
+
+// fields collects the envelope members of one message and then judges them.
+type fields struct {
+	e       *Envelope
+	frame   []byte
+	present field // exact names
+	claimed field // exact names and those in another letter case
+	twice   field
+	version Span
+}
+
+func (s *fields) read(sc *scanner) error {
+	start := sc.dec.InputOffset()
+	if _, err := sc.dec.ReadToken(); err != nil {
+		return syntaxError(err)
+	}
+	for sc.dec.PeekKind() != '}' {
+		name, err := sc.next()
+		if err != nil {
+			return err
+		}
+		value, err := sc.next()
+		if err != nil {
+			return err
+		}
+		if f, exact := fieldOf(name.Of(s.frame)); f != 0 {
+			s.add(f, exact, value)
+		}
+	}
+	if _, err := sc.dec.ReadToken(); err != nil {
+		return syntaxError(err)
+	}
+	end := int(sc.dec.InputOffset())
+	s.e.Object = Span{skipSpace(s.frame, int(start)), end}
+	return sc.end()
+}
+
+func (s *fields) add(f field, exact bool, value Span) {
+	if s.claimed&f != 0 {
+		s.twice |= f
+	}
+	s.claimed |= f
+	if !exact {
+		return
+	}
+	s.present |= f
+	switch f {
+	case fieldVersion:
+		s.version = value
+	case fieldID:
+		s.e.IDAt = value
+	case fieldMethod:
+		s.e.MethodAt = value
+	case fieldParams:
+		s.e.Params = value
+	case fieldResult:
+		s.e.Result = value
+	case fieldError:
+		s.e.Error = value
+	}
+}
+
+// verdict fills id, kind and method, and returns the first thing that is wrong.
+func (s *fields) verdict() error {
+	e := s.e
+	var badID error
+	if e.IDAt.Ok() && s.twice&fieldID == 0 {
+		e.ID, badID = idFromValid(e.IDAt.Of(s.frame))
+	}
+	switch {
+	case s.present&fieldMethod != 0 && s.present&fieldID != 0:
+		e.Kind = Request
+	case s.present&fieldMethod != 0:
+		e.Kind = Notification
+	case s.present&(fieldResult|fieldError) != 0:
+		e.Kind = Response
+	}
+	badMethod := s.readMethod()
+	switch {
+	case s.twice != 0:
+		return fmt.Errorf("%w: %q", ErrDuplicateKey, s.firstTwice())
+	case !isVersion2(s.version.Of(s.frame)):
+		return ErrVersion
+	case badID != nil:
+		return badID
+	case badMethod != nil:
+		return badMethod
+	}
+	return s.shape()
+}
+
+func (s *fields) firstTwice() string { return (s.twice & -s.twice).String() }
+
+// shape checks which members are there together.
+func (s *fields) shape() error {
+	has := func(f field) bool { return s.present&f != 0 }
+	switch {
+	case has(fieldResult) && has(fieldError):
+		return fmt.Errorf("%w: both result and error", ErrShape)
+	case has(fieldMethod) && has(fieldResult|fieldError):
+		return fmt.Errorf("%w: method together with result or error", ErrShape)
+	case has(fieldMethod), has(fieldError):
+		// An error without id answers a message whose id could not be read.
+		return nil
+	case !has(fieldResult):
+		return fmt.Errorf("%w: no method, result or error", ErrShape)
+	case !has(fieldID):
+		return fmt.Errorf("%w: a result without id", ErrShape)
+	}
+	return nil
+}
+
+func (s *fields) readMethod() error {
+	raw := s.e.MethodAt.Of(s.frame)
+	switch {
+	case raw == nil || s.twice&fieldMethod != 0:
+		return nil
+	case raw[0] != '"':
+		return fmt.Errorf("%w: method must be a string", ErrShape)
+	case len(raw) > MaxMethodLen:
+		return fmt.Errorf("%w: method has %d bytes, at most %d are allowed", ErrShape, len(raw), MaxMethodLen)
+	}
+	s.e.Method = intern(raw[1 : len(raw)-1])
+	return nil
+}
+
+func isVersion2(raw []byte) bool {
+	if string(raw) == `"2.0"` {
+		return true
+	}
+	return len(raw) <= len(`"2.0"`)*6 && len(raw) > 2 && raw[0] == '"' &&
+		string(appendUnescaped(nil, raw[1:len(raw)-1])) == "2.0"
+}
