@@ -1,0 +1,22 @@
+// Command bench measures what Belay costs and how fast it stops things.
+//
+//	go run ./bench [-quick] [-only NAME,…] [-rounds 5] [-json] [-md FILE]
+//
+// # Method
+//
+// Every figure is taken three times in the same run, the ways interleaved in
+// rounds: through a direct connection, through a bare relay process that only
+// copies bytes, and through `belay wrap`. The median over the rounds counts.
+// The relay is there because two processes more on few cores cost something
+// that no code can remove; what Belay adds is the distance to it.
+//
+// The server is the fake of internal/faketool in all three ways, as is the
+// relay; both are this same binary. Times of events inside the server come
+// from its witness file, by the same clock.
+//
+// # What it is not
+//
+// It is no test: it compares each figure with its bar and prints both, and
+// exits 0 whatever they are. A machine that does something else meanwhile
+// makes wrong figures; the direct connection beside it shows that.
+package main

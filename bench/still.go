@@ -1,0 +1,127 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// startup measures from exec to the answer of initialize.
+func (b *bench) startup() error {
+	values := map[string][]float64{}
+	for range b.rounds * 4 {
+		for _, w := range b.ways() {
+			began := time.Now()
+			p, err := openPeer(w.wrap(b.server("")), b.env())
+			if err != nil {
+				return fmt.Errorf("%s: %w", w.name, err)
+			}
+			values[w.name] = append(values[w.name], milli(time.Since(began)))
+			_ = p.close()
+		}
+	}
+	r := b.report.compare("start-up: exec -> initialize answered", "ms", values)
+	r.bar = "<= 30 over direct"
+	if r.has("belay") {
+		r.note = fmt.Sprintf("%+.1f over direct", r.value("belay")-r.value("direct"))
+	}
+	r.judge(r.has("belay") && r.value("belay")-r.value("direct") <= 30)
+	return nil
+}
+
+// idle measures what a wrapped server costs that nobody uses.
+func (b *bench) idle() error {
+	ps, err := b.connect(b.ways()[1:], "")
+	if err != nil {
+		return err
+	}
+	defer ps.close()
+	settle, watch := 4*time.Second, 5*time.Second
+	if b.quick {
+		settle, watch = time.Second, 2*time.Second
+	}
+	for _, name := range ps.names {
+		for range 20 {
+			if _, err := ps.open[name].call("echo", `{}`); err != nil {
+				return err
+			}
+		}
+	}
+	time.Sleep(settle)
+	memory, wakes := map[string][]float64{}, map[string][]float64{}
+	before := map[string]float64{}
+	processes := map[string]int{}
+	for _, name := range ps.names {
+		pids, err := middle(ps.open[name].cmd.Process.Pid)
+		if err != nil {
+			return err
+		}
+		processes[name] = len(pids)
+		bytes, err1 := pss(pids)
+		count, err2 := wakeUps(pids)
+		if err := errors.Join(err1, err2); err != nil {
+			return err
+		}
+		memory[name] = []float64{bytes / 1e6}
+		before[name] = count
+	}
+	time.Sleep(watch)
+	for _, name := range ps.names {
+		pids, _ := middle(ps.open[name].cmd.Process.Pid)
+		after, err := wakeUps(pids)
+		if err != nil {
+			return err
+		}
+		wakes[name] = []float64{(after - before[name]) / watch.Seconds()}
+	}
+	r := b.report.compare("idle memory (PSS) of what is in the middle", "MB", memory)
+	r.bar = "<= 15"
+	r.note = fmt.Sprintf("%d processes: Belay and its guardian", processes["belay"])
+	r.judge(r.has("belay") && r.value("belay") <= 15)
+	r = b.report.compare("idle wake-ups", "per s", wakes)
+	r.bar = "none"
+	r.judge(r.has("belay") && r.value("belay") < 0.5)
+	return nil
+}
+
+// memory measures Belay with many calls in flight through one session.
+func (b *bench) memory() error {
+	const calls = 2000
+	values := map[string][]float64{}
+	note := ""
+	for _, w := range b.ways("--enforce", "never")[1:] {
+		p, err := openPeer(w.wrap(b.server("")), b.env())
+		if err != nil {
+			return err
+		}
+		for range calls {
+			if _, err := p.post("tick", `{"n":100000,"ms":100000}`); err != nil {
+				return err
+			}
+		}
+		if _, err := p.call("echo", `{}`); err != nil { // all calls have passed
+			return err
+		}
+		pids, err := middle(p.cmd.Process.Pid)
+		if err != nil {
+			return err
+		}
+		bytes, err := rss(pids[:1])
+		all, err2 := rss(pids)
+		if err := errors.Join(err, err2); err != nil {
+			return err
+		}
+		// The root is the process the client started; a guardian is its child.
+		bytes, _ = rss([]int{p.cmd.Process.Pid})
+		values[w.name] = []float64{bytes / 1e6}
+		if w.name == "belay" {
+			note = fmt.Sprintf("with the guardian %.1f MB", all/1e6)
+		}
+		_ = p.cmd.Process.Kill() // 2,000 calls would be cancelled one by one
+		_ = p.close()
+	}
+	r := b.report.compare("resident memory, 2,000 calls in flight", "MB", values)
+	r.bar, r.note = "< 60", note
+	r.judge(r.has("belay") && r.value("belay") < 60)
+	return nil
+}
