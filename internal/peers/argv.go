@@ -2,6 +2,7 @@ package peers
 
 import (
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -112,13 +113,14 @@ func (w wrapper) inner(args []string) []string {
 	var pkg string
 	pass := w.pass
 	for i := 0; i < len(args); i++ {
-		arg, value := args[i], ""
+		arg := args[i]
 		flag, inline, hasValue := strings.Cut(arg, "=")
 		switch {
 		case arg == "--":
 			return w.command(pkg, args[i+1:])
 		case strings.HasPrefix(arg, "-") && len(arg) > 1, contains(w.shell, arg):
-			if value = inline; !hasValue && i+1 < len(args) {
+			value := inline
+			if !hasValue && i+1 < len(args) {
 				value = args[i+1]
 			}
 			switch {
@@ -178,14 +180,7 @@ func (w wrapper) command(pkg string, rest []string) []string {
 	return append([]string{pkg}, rest...)
 }
 
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
-}
+func contains(list []string, s string) bool { return slices.Contains(list, s) }
 
 // programName reduces argv[0], a script's path or a package's name to what
 // rules are written with.
