@@ -13,6 +13,9 @@ type peer struct {
 	pid   int // 0 when it lives where we cannot see it
 	uid   int
 	known bool // false where the system does not say
+
+	inside []string // the runs in whose process trees it lies, innermost first
+	gone   bool     // it was dead when that was looked up
 }
 
 // checkPeer refuses a peer of another user. Root is another user too: what it
