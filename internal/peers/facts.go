@@ -22,16 +22,12 @@ var slowYAML []byte
 //go:embed servers.yaml
 var serversYAML []byte
 
-//go:embed sockets.yaml
-var socketsYAML []byte
-
 // document is the form of every file here, and of the user's.
 type document struct {
 	Relays  []relay  `yaml:"relays"`
 	Spare   []spare  `yaml:"spare"`
 	Slow    []slow   `yaml:"slow"`
 	Servers []server `yaml:"servers"`
-	Sockets []string `yaml:"sockets"`
 }
 
 // match says which commands a rule is about.
@@ -93,7 +89,6 @@ var (
 	spares  = sync.OnceValue(func() []spare { return builtin(spareYAML).Spare })
 	slows   = sync.OnceValue(func() []slow { return builtin(slowYAML).Slow })
 	servers = sync.OnceValue(func() []server { return builtin(serversYAML).Servers })
-	sockets = sync.OnceValue(func() []string { return builtin(socketsYAML).Sockets })
 )
 
 // builtin parses a file that was compiled in; a test holds that they all parse.
@@ -167,23 +162,6 @@ func (f *Facts) SpareRules() []proc.SpareRule {
 		}
 	}
 	return rules
-}
-
-// DaemonSockets lists the sockets of container daemons as patterns in which a
-// * stands for anything but a slash. The caller must not change it.
-func (f *Facts) DaemonSockets() []string {
-	if len(f.user.Sockets) == 0 {
-		return sockets()
-	}
-	return append(append([]string(nil), f.user.Sockets...), sockets()...)
-}
-
-// DaemonSocket reports whether path is a socket of a container daemon.
-func (f *Facts) DaemonSocket(socket string) bool {
-	return first(f.DaemonSockets(), func(pattern string) bool {
-		ok, err := path.Match(pattern, socket)
-		return ok && err == nil
-	}) >= 0
 }
 
 // matches reports whether the rule is about the command.
@@ -275,11 +253,6 @@ func (d *document) check() error {
 	for _, s := range d.Servers {
 		if len(s.Package) == 0 || s.Restart != string(RestartSafe) && s.Restart != string(RestartStateful) {
 			return fmt.Errorf("servers: package %q, restart %q: want names, and restart: safe or stateful", s.Package, s.Restart)
-		}
-	}
-	for _, s := range d.Sockets {
-		if _, err := path.Match(s, ""); err != nil || !path.IsAbs(s) {
-			return fmt.Errorf("sockets: %q: want an absolute path in which * stands for one folder", s)
 		}
 	}
 	return nil

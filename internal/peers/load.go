@@ -121,7 +121,7 @@ func firstLine(s string) string {
 
 // keys are all keys that a file may have.
 var keys = []string{
-	"relays", "spare", "slow", "servers", "sockets",
+	"relays", "spare", "slow", "servers",
 	"command", "words", "unless", "why", "relay", "comm", "args", "not_args", "package", "restart",
 }
 

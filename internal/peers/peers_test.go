@@ -16,13 +16,13 @@ func words(s string) []string { return strings.Fields(s) }
 // patterns are ones that package proc can use.
 func TestBuiltinFiles(t *testing.T) {
 	for name, text := range map[string][]byte{
-		"relays": relaysYAML, "spare": spareYAML, "slow": slowYAML, "servers": serversYAML, "sockets": socketsYAML,
+		"relays": relaysYAML, "spare": spareYAML, "slow": slowYAML, "servers": serversYAML,
 	} {
 		d, err := parse(name+".yaml", text)
 		if err != nil {
 			t.Errorf("%v", err)
 		}
-		if len(d.Relays)+len(d.Spare)+len(d.Slow)+len(d.Servers)+len(d.Sockets) == 0 {
+		if len(d.Relays)+len(d.Spare)+len(d.Slow)+len(d.Servers) == 0 {
 			t.Errorf("%s.yaml says nothing", name)
 		}
 		if !strings.Contains(string(text), "Looked at 20") {
@@ -150,18 +150,6 @@ func TestServer(t *testing.T) {
 	}
 }
 
-func TestDaemonSocket(t *testing.T) {
-	f := &Facts{}
-	for socket, want := range map[string]bool{
-		"/var/run/docker.sock": true, "/run/user/1000/podman/podman.sock": true, "/tmp/x.sock": false, "": false,
-		"/run/user/1000/bus": false,
-	} {
-		if f.DaemonSocket(socket) != want {
-			t.Errorf("DaemonSocket(%q) = %v", socket, !want)
-		}
-	}
-}
-
 // TestCommands shows what is seen in a command line.
 func TestCommands(t *testing.T) {
 	got := Commands([]string{"env", "A=1", "sudo", "-u", "me", "bash", "-c", `cd "/a b"; npx -y '@s/p@1' --flag 'x y' | tee log`})
@@ -201,7 +189,6 @@ spare:
   - {comm: my-daemon, why: mine}
 servers:
   - {package: ["@playwright/mcp"], restart: safe}
-sockets: [/srv/my.sock]
 `)
 	if err != nil {
 		t.Fatal(err)
@@ -226,9 +213,6 @@ sockets: [/srv/my.sock]
 	if s, _ := f.Server(words("npx @playwright/mcp")); s.Restart != RestartSafe {
 		t.Errorf("Server = %+v", s)
 	}
-	if !f.DaemonSocket("/srv/my.sock") || !f.DaemonSocket("/run/docker.sock") {
-		t.Error("DaemonSocket does not know both lists")
-	}
 }
 
 // TestBadOverride: one clear line, and the built-in facts hold.
@@ -241,7 +225,6 @@ func TestBadOverride(t *testing.T) {
 		"no command":   {"slow:\n  - {why: x}\n", "an entry without command"},
 		"bad restart":  {"servers:\n  - {package: [x], restart: often}\n", `restart "often": want names, and restart: safe or stateful`},
 		"bad pattern":  {"spare:\n  - {comm: \"[x\"}\n", `spare: comm "[x"`},
-		"relative":     {"sockets: [docker.sock]\n", "want an absolute path"},
 		"binary":       {"\x00\x01\x02", "peers.yaml"},
 		"endless list": {"a: &a [*a]\n", "peers.yaml"},
 	} {
@@ -287,7 +270,7 @@ func FuzzCommands(f *testing.F) {
 
 // BenchmarkParse is what the first question of each kind costs.
 func BenchmarkParse(b *testing.B) {
-	for name, text := range map[string][]byte{"relays": relaysYAML, "spare": spareYAML, "slow": slowYAML, "servers": serversYAML, "sockets": socketsYAML} {
+	for name, text := range map[string][]byte{"relays": relaysYAML, "spare": spareYAML, "slow": slowYAML, "servers": serversYAML} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
