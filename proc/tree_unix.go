@@ -525,7 +525,15 @@ func (t *Tree) closeByForce(ctx context.Context) {
 	defer cancel()
 	k := t.eng.kill(hard, Selection{})
 	t.closeErr = survivorsError(hard, k)
-	k.Signalled = t.report.Signalled
+	before := t.report
+	k.Signalled = before.Signalled
+	for _, p := range k.Killed {
+		before.Killed = appendOnce(before.Killed, p)
+	}
+	k.Killed = before.Killed
+	if k.Means == MeansNone {
+		k.Means = before.Means
+	}
 	t.report = k
 }
 
