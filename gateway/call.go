@@ -1,0 +1,308 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/jsonrpc"
+	"github.com/belayhq/belay/mcp"
+	"github.com/belayhq/belay/proc"
+)
+
+// call is one request of the caller, from its arrival until neither the caller
+// nor the work waits for it. It is its run's Stopper. Session.mu guards what
+// changes.
+type call struct {
+	s      *Session
+	id     jsonrpc.ID // the caller's, echoed exactly (MCP-G7)
+	key    string     // of id
+	method string
+	name   string     // the tool or prompt; "" for others
+	token  jsonrpc.ID // the caller's progress token; zero: it gave none
+	era    mcp.Era
+	first  bool // a list request without cursor
+	batch  *batch
+	run    *belay.Run // nil for a handshake, which nobody can cancel
+	frame  []byte     // a copy, of standing requests only: they are sent again to a fresh process
+
+	up      *upstream // nil while it waits for one
+	upID    jsonrpc.ID
+	seq     uint64     // of its frame in up's writer
+	began   proc.Stamp // when it was dispatched
+	others  bool       // other calls were in flight when it was dispatched
+	ordinal uint64     // how many calls had been dispatched by then
+
+	counted  bool // in up.busy
+	byCaller bool // the caller cancelled it: no answer, ever
+	stopped  bool // its run is cancelled: nothing of it is forwarded any more
+	answered bool
+	dropped  bool               // was stopped while it waited for a process
+	replied  belay.EvidenceKind // what the server sent after the Stop; "" nothing
+	partial  *string            // what a late success result said, until it was used
+	waiting  *time.Timer        // for a partial result
+	signs    int                // of life since the Stop
+	alive    chan struct{}      // capacity 1: another sign of life
+}
+
+func (s *Session) newCall(m *mcp.Message, b *batch) *call {
+	c := &call{
+		s: s, id: m.ID, key: m.ID.Key(), method: m.Method, name: m.ToolName(), token: m.ProgressToken(),
+		era: m.Era(), batch: b,
+	}
+	if b != nil {
+		b.pending++
+	}
+	if m.Method == mcp.MethodListTools {
+		_, paged, _ := jsonrpc.Member(m.Frame, m.Params, "cursor")
+		c.first = !paged
+	}
+	return c
+}
+
+func (c *call) title() string {
+	if c.name != "" {
+		return c.name
+	}
+	return c.method
+}
+
+// register makes the call a run. A handshake is none (MCP-G14).
+func (c *call) register(queued bool) error {
+	if mcp.Handshaking(c.method) {
+		return nil
+	}
+	s := c.s
+	spec := belay.Spec{
+		Kind: belay.KindCall, Name: c.title(), Server: s.cfg.Name, Owner: s.cfg.Owner, Address: c.id.Raw(),
+		Labels: s.cfg.Labels, Parent: s.run, Queued: queued, Stopper: c, Ladder: s.cfg.Ladder, OnCancel: c.onCancel,
+	}
+	if s.cfg.Deadline > 0 && c.method == mcp.MethodCallTool {
+		spec.Deadline = time.Now().Add(s.cfg.Deadline) // absolute even when progress arrives (MCP-G23)
+	}
+	run, err := s.tree.Register(spec)
+	c.run = run
+	return err
+}
+
+// standing reports whether the call is a subscription, which does no work.
+func (c *call) standing() bool { return mcp.Standing(c.method) }
+
+// onCancel settles the caller (MCP-G24, MCP-G25). After the caller's own cancel
+// it gets nothing; after anybody else's exactly one answer, which waits a
+// moment for a partial result where there can be one.
+func (c *call) onCancel(_ *belay.Run, cause *belay.Cancellation) {
+	s := c.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.stopped = true
+	c.alive = make(chan struct{}, 1)
+	if c.up == nil {
+		c.dropped = true
+	} else {
+		c.up.uncountLocked(c)
+		c.up.purgeLocked()
+		s.cancelAsksLocked(c)
+	}
+	switch {
+	case c.byCaller:
+		s.leaveBatchLocked(c)
+	case c.partial != nil:
+		c.answerLocked()
+	case c.up == nil || c.method != mcp.MethodCallTool || cause.Cause == belay.CauseShutdown || cause.Cause == belay.CauseDisconnect:
+		c.answerLocked()
+	default:
+		c.waiting = time.AfterFunc(s.cfg.PartialWait, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			c.answerLocked()
+		})
+	}
+}
+
+// answerLocked gives a caller whose call somebody else stopped its one answer.
+func (c *call) answerLocked() {
+	s := c.s
+	if c.answered || c.byCaller {
+		return
+	}
+	s.forgetLocked(c)
+	c.answered = true
+	if c.waiting != nil {
+		c.waiting.Stop()
+	}
+	cause := c.run.Cancellation()
+	var frame []byte
+	if c.partial != nil {
+		var text string
+		frame, text = mcp.AppendPartial(nil, c.id, cause, *c.partial, c.era)
+		c.run.Partial(text)
+	} else {
+		frame = mcp.AppendStopped(nil, c.id, c.run.ID(), cause, c.dropped)
+	}
+	s.leaveBatchLocked(c)
+	s.sendLocked(frame)
+}
+
+// forgetLocked takes the call out of the caller's table, so that its id may be
+// used again, and remembers the id.
+func (s *Session) forgetLocked(c *call) {
+	if s.calls[c.key] == c {
+		delete(s.calls, c.key)
+		s.seen.add(c.key)
+	}
+}
+
+// fail settles a call that could not be carried out.
+func (c *call) failLocked(code int, message string) {
+	if c.run != nil && !c.run.Finish(belay.Failed) {
+		return
+	}
+	c.s.forgetLocked(c)
+	c.answered = true
+	c.s.replyLocked(c, jsonrpc.AppendError(nil, c.id, code, message, nil))
+}
+
+// errGone says that there is nobody to be told.
+var errGone = fmt.Errorf("%w: the server's process has ended", belay.ErrUnreachable)
+
+// Tell withdraws the request if it was not yet written, else sends the cancel
+// on its own way to the wire (MCP-G16, MCP-G19, MCP-G20). It returns when the
+// bytes were written.
+func (c *call) Tell(ctx context.Context, cause *belay.Cancellation) (*belay.Evidence, error) {
+	s := c.s
+	s.mu.Lock()
+	up, seq, upID := c.up, c.seq, c.upID
+	s.mu.Unlock()
+	if up == nil {
+		return &belay.Evidence{Kind: belay.SeenNotStarted, Scope: belay.ScopeHandler, Detail: "it was waiting for a process"}, nil
+	}
+	if up.in.Withdraw(seq) {
+		s.mu.Lock()
+		up.removeLocked(c)
+		s.mu.Unlock()
+		return &belay.Evidence{Kind: belay.SeenNotStarted, Scope: belay.ScopeHandler, Detail: "its request was taken back before a byte of it was written"}, nil
+	}
+	told, err := up.in.SendUrgent(seq, func(dst []byte) []byte {
+		return mcp.AppendCancelled(dst, upID, reasonFor(cause), c.era)
+	})
+	if err == nil {
+		err = up.in.Wait(ctx, told)
+	}
+	if err != nil && ctx.Err() == nil {
+		return nil, fmt.Errorf("%w: %w", errGone, err)
+	}
+	return nil, nil
+}
+
+// reasonFor is the reason as the server gets it: the caller's own words, or who
+// stopped it and why (MCP-G21).
+func reasonFor(c *belay.Cancellation) string {
+	if c.Cause == belay.CauseUser && c.Via == "mcp" {
+		return c.Reason
+	}
+	text := "stopped by " + string(c.Cause)
+	if c.Reason != "" {
+		text += ": " + c.Reason
+	}
+	return text
+}
+
+// signLocked notes that the server is still at work on a stopped call.
+func (c *call) signLocked(what string) {
+	c.signs++
+	if c.signs == 1 {
+		c.run.Observe(belay.Evidence{Kind: belay.SeenStillActive, Detail: what + " came after the Stop"})
+	}
+	select {
+	case c.alive <- struct{}{}:
+	default:
+	}
+}
+
+// lateLocked takes a response to a stopped call: a partial result if it is in
+// time, evidence in any case.
+func (c *call) lateLocked(m *mcp.Message) {
+	if c.replied != "" {
+		return // a second answer to one request proves nothing more
+	}
+	kind := belay.SeenResult
+	if m.IsError() {
+		kind = belay.SeenErrorReply
+	}
+	c.replied = kind
+	if text, ok := mcp.PartialText(m); ok && !c.byCaller && !c.answered {
+		c.partial = &text
+		if c.waiting != nil {
+			c.answerLocked()
+		}
+	}
+	if !c.s.goLocked(func() { c.follow(kind) }) {
+		c.run.Observe(belay.Evidence{Kind: kind})
+	}
+}
+
+// follow turns a late response into evidence: it ends the ladder unless
+// processes born during the call are alive, or it is an error reply that may
+// come from a server whose worker runs on (MCP-G33).
+func (c *call) follow(kind belay.EvidenceKind) {
+	e := belay.Evidence{Kind: kind, Detail: "the server answered after the Stop"}
+	if kind == belay.SeenErrorReply && c.strict() {
+		e.Open = true
+	}
+	children := c.children()
+	if len(children) > 0 {
+		e.Open, e.Survivors = true, receiptProcesses(children)
+	}
+	c.run.Observe(e)
+	for len(children) > 0 {
+		if !c.s.pause(childPoll) {
+			return
+		}
+		if r := c.run.Receipt(); r == nil || r.Final {
+			return
+		}
+		children = c.children()
+	}
+	if e.Survivors != nil {
+		c.run.Observe(belay.Evidence{Kind: kind, Detail: "the processes born during the call have ended", Open: kind == belay.SeenErrorReply && c.strict()})
+	}
+	if kind == belay.SeenResult || !c.strict() {
+		c.s.mu.Lock()
+		c.up.removeLocked(c)
+		c.s.mu.Unlock()
+	}
+}
+
+// childPoll is how often processes that outlived their call are looked at.
+const childPoll = 25 * time.Millisecond
+
+// pause waits; false when the session ends meanwhile.
+func (s *Session) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-s.life.Done():
+		return false
+	}
+}
+
+// children lists the living processes that were born during the call. Where
+// other calls ran at the same time nobody can tell whose they are: none.
+func (c *call) children() []proc.Process {
+	c.s.mu.Lock()
+	up, began, alone := c.up, c.began, c.aloneLocked()
+	c.s.mu.Unlock()
+	if up == nil || !alone {
+		return nil
+	}
+	return up.bornSince(began)
+}
+
+// aloneLocked reports whether no other call was in flight while this one ran.
+func (c *call) aloneLocked() bool {
+	return !c.others && c.up != nil && c.up.dispatched == c.ordinal
+}

@@ -1,0 +1,40 @@
+// Package gateway carries MCP messages between one caller and one tool server,
+// registers every request as a run, and makes a Stop real.
+//
+// # The model
+//
+// A [Session] stands for one caller's connection to one server. What the caller
+// sends comes in through Receive; what the caller is told goes out through a
+// writer. Behind the session stand one or more upstreams: processes of the
+// server, each with its own message pumps. Messages pass as the bytes they
+// were; only ids, progress tokens and the ids in cancels are mapped (MCP-G2).
+//
+// Each request of the caller becomes a call: a [belay.Run] below the session's
+// run, whose [belay.Stopper] is the call itself. Upstream it has an id that
+// Belay made and never uses again (MCP-G6), so that a late cancel or answer
+// cannot hit another call.
+//
+// # How a call is stopped
+//
+//	caller's cancel, operator, deadline, disconnect
+//	  -> the run's outcome is cancelled; the caller is settled
+//	  -> Tell: the frame is withdrawn, if not a byte of it was written; else
+//	     notifications/cancelled goes ahead of what is queued (MCP-G19)
+//	  -> grace -> MayForce: the rules of restraint (see enforce.go)
+//	  -> Terminate, Kill: of the process that serves the call, or of the
+//	     processes that were born during it
+//	  -> a fresh process is put into the same session (see replay.go)
+//
+// # Guarantees
+//
+//   - A caller gets at most one answer for an id, and after its own cancel none.
+//   - Force never ends a process on which another call is in flight; it waits,
+//     and says for whom.
+//   - Processes that an earlier call left behind outlive a forced restart.
+//   - Whoever stops reading or floods delays nobody but himself; every queue,
+//     table and list has a bound.
+//   - Close ends every process and goroutine of the session.
+//
+// Locks: Session.mu is taken before any lock of belay, jsonrpc or proc, and is
+// never held while one of them waits.
+package gateway

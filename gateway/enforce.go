@@ -1,0 +1,242 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/mcp"
+	"github.com/belayhq/belay/proc"
+)
+
+// MayForce holds the rules of restraint (DESIGN 11, 1 to 3): it says whether
+// force may be used for this call, waits for signs of life where the server is
+// other people's, and then until no other call is in flight on the process.
+func (c *call) MayForce(ctx context.Context, p belay.Pressure) error {
+	if err := c.permitted(ctx, p); err != nil {
+		return err
+	}
+	if c.up.worker || c.onlyChildren() {
+		return nil
+	}
+	return c.up.drain(ctx, c)
+}
+
+func restrain(format string, args ...any) error {
+	return &belay.Restraint{Why: fmt.Sprintf(format, args...)}
+}
+
+func (c *call) strict() bool {
+	return c.s.cfg.Enforce == EnforceStrict && !c.s.cfg.Observe || c.up != nil && c.up.worker
+}
+
+func (c *call) permitted(ctx context.Context, p belay.Pressure) error {
+	cfg := &c.s.cfg
+	again := "a second Stop uses force: belay cancel " + c.run.ID().String()
+	switch {
+	case c.up == nil:
+		return restrain("it was waiting; there is nothing to force")
+	case cfg.Observe:
+		return restrain("observe: this server is told and watched, never forced")
+	case cfg.Enforce == EnforceNever:
+		return restrain("enforce never: this server is told, never forced")
+	case c.standing():
+		return restrain("a subscription does no work that could be stopped")
+	case c.up.worker:
+		return nil
+	case c.s.circuitOpen() && !p.Again:
+		return restrain("three forced restarts within a minute; %s", again)
+	case p.Again, p.Now, cfg.Enforce == EnforceStrict, cfg.RestartSafe:
+		return nil
+	case cfg.Enforce == EnforceLenient:
+		return restrain("enforce lenient: the server was told and kept; %s", again)
+	}
+	return c.watchForLife(ctx, p.GiveUp, again)
+}
+
+// The signs of life by processor time (DESIGN, names and numbers).
+const (
+	lookEvery = 500 * time.Millisecond
+	busyShare = 0.05 // of one core
+)
+
+// watchForLife returns nil as soon as there is a sign that the server still
+// works on the call, and a restraint when there was none until giveUp: a
+// server that obeys the protocol is silent, and is kept (MCP-G34).
+func (c *call) watchForLife(ctx context.Context, giveUp time.Time, again string) error {
+	for {
+		if c.showsLife() {
+			return nil
+		}
+		if time.Now().After(giveUp) {
+			return restrain("the server was told and shows no sign of life for this call; it was kept; %s", again)
+		}
+		before := c.up.tree.CPU()
+		timer := time.NewTimer(lookEvery)
+		select {
+		case <-timer.C:
+		case <-c.alive:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return restrain("nothing was left to stop")
+		}
+		if c.lonely() && c.up.tree.CPU()-before > time.Duration(busyShare*float64(lookEvery)) {
+			return nil
+		}
+	}
+}
+
+func (c *call) showsLife() bool {
+	c.s.mu.Lock()
+	signs := c.signs
+	c.s.mu.Unlock()
+	return signs > 0 || len(c.children()) > 0
+}
+
+// lonely reports whether no other call is in flight now, so that processor
+// time can only be this one's.
+func (c *call) lonely() bool {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	return c.up.busy == 0
+}
+
+// onlyChildren reports whether the server itself is done with the call and
+// only processes born during it are to be ended.
+func (c *call) onlyChildren() bool {
+	c.s.mu.Lock()
+	replied := c.replied
+	c.s.mu.Unlock()
+	return replied == belay.SeenResult && len(c.children()) > 0
+}
+
+// drain waits until nobody else waits for a call on this process, for at most
+// the drain time. Meanwhile new calls wait, or go to a fresh process.
+func (u *upstream) drain(ctx context.Context, c *call) error {
+	s := u.s
+	limit := time.NewTimer(s.cfg.Drain)
+	defer limit.Stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u.drains++
+	for u.busy > 0 && !u.dead {
+		if u.changed == nil {
+			u.changed = make(chan struct{})
+		}
+		changed := u.changed
+		s.mu.Unlock()
+		var err error
+		select {
+		case <-changed:
+		case <-limit.C:
+			err = u.blocked()
+		case <-ctx.Done():
+			err = restrain("nothing was left to stop")
+		}
+		s.mu.Lock()
+		if err != nil {
+			u.undrainLocked()
+			return err
+		}
+	}
+	// The process is about to be ended, and takes no calls until then. If the
+	// ladder ends without that, because evidence came, they may go on.
+	s.goLocked(func() {
+		c.run.Wait(s.life)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if u.force == nil {
+			u.undrainLocked()
+		}
+	})
+	return nil
+}
+
+func (u *upstream) undrainLocked() {
+	u.drains--
+	if u.drains == 0 {
+		u.s.flushLocked()
+	}
+}
+
+// blocked names the calls for whose sake no force was used.
+func (u *upstream) blocked() error {
+	u.s.mu.Lock()
+	defer u.s.mu.Unlock()
+	r := &belay.Restraint{}
+	for _, c := range u.calls {
+		if c.counted && len(r.Blocking) < 10 {
+			r.Blocking = append(r.Blocking, c.run.ID())
+		}
+	}
+	r.Why = fmt.Sprintf("other calls were still in flight on the same process after %s: %v", u.s.cfg.Drain, r.Blocking)
+	u.s.log.Warn("a call could not be stopped by force: other calls are in flight on its process", "blocking", r.Blocking)
+	return r
+}
+
+// circuit is how many forced restarts within a minute are too many (DESIGN 11, 3).
+const circuit = 3
+
+func (s *Session) circuitOpen() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cfg.RestartSafe || len(s.forced) < circuit || time.Since(s.forced[len(s.forced)-circuit]) > time.Minute {
+		return false
+	}
+	s.log.Warn("three forced restarts within a minute: calls of this server are only told from now on; choose restart-safe, enforce never or isolation call to change that")
+	return true
+}
+
+// noteForcedLocked counts a forced restart, and explains the first.
+func (s *Session) noteForcedLocked(c *call) {
+	s.forced = append(s.forced, time.Now())
+	if len(s.forced) > circuit {
+		s.forced = s.forced[1:]
+	}
+	if s.explained {
+		return
+	}
+	s.explained = true
+	s.log.Warn("the server's process is ended by force because a stopped call did not end; it is started again and put into the same session. "+
+		"To choose otherwise: --enforce lenient or never, or --isolation call", "run", c.run.ID(), "call", c.title(), "enforce", s.cfg.Enforce)
+}
+
+// selection says which processes force ends for this call: those born during
+// it if the server itself is done; all of a process that only this call uses;
+// else the server with what it had at its start and what was born during the
+// call, sparing what earlier calls left behind.
+func (c *call) selection() proc.Selection {
+	if c.onlyChildren() {
+		return proc.Selection{OnlySince: c.began}
+	}
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	return c.up.selectionLocked(false)
+}
+
+// everything selects a whole tree.
+var everything = proc.Selection{}
+
+// selectionLocked is the selection for all stopped calls of the process, or for
+// all that are in flight.
+func (u *upstream) selectionLocked(inFlight bool) proc.Selection {
+	if u.worker || u.firstCall == 0 {
+		return everything
+	}
+	var since proc.Stamp
+	for _, c := range u.calls {
+		if (c.stopped || inFlight) && c.method == mcp.MethodCallTool && (since == 0 || c.began < since) {
+			since = c.began
+		}
+	}
+	if since == 0 {
+		since = proc.Now()
+	}
+	if since <= u.firstCall {
+		return everything
+	}
+	return proc.Selection{SpareFrom: u.firstCall, SpareUntil: since}
+}

@@ -1,0 +1,309 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/mcp"
+	"github.com/belayhq/belay/proc"
+)
+
+// forcing is the end of one process by force. However many stopped calls ask
+// for it, each of its two steps is taken once, and its evidence is that of all.
+type forcing struct {
+	sel    proc.Selection
+	remote []string // connections that the tree held
+	daemon bool     // one of them to a container daemon: its work is not ours to prove
+	steps  [2]struct {
+		once sync.Once
+		done chan struct{}
+	}
+	bury sync.Once
+}
+
+const (
+	stepTerminate = 0
+	stepKill      = 1
+)
+
+// Terminate closes the server's stdin and sends SIGTERM: to its leader first,
+// to the others half a grace period later (DESIGN 11, 7).
+func (c *call) Terminate(ctx context.Context, _ *belay.Cancellation) (*belay.Evidence, error) {
+	return c.force(ctx, stepTerminate)
+}
+
+// Kill ends the processes of the call without asking.
+func (c *call) Kill(ctx context.Context, _ *belay.Cancellation) (*belay.Evidence, error) {
+	return c.force(ctx, stepKill)
+}
+
+func (c *call) force(ctx context.Context, step int) (*belay.Evidence, error) {
+	if c.onlyChildren() {
+		return c.endChildren(ctx, step)
+	}
+	f := c.up.beginForce(c)
+	if f == nil {
+		return nil, errGone // whoever ends it brings the evidence
+	}
+	s := &f.steps[step]
+	s.once.Do(func() {
+		if !c.s.spare(func() { c.up.take(f, step); close(s.done) }) {
+			close(s.done)
+		}
+	})
+	select {
+	case <-s.done:
+	case <-ctx.Done():
+	}
+	return nil, nil
+}
+
+// spare is goTracked that says whether it could start.
+func (s *Session) spare(f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.goLocked(f)
+}
+
+// beginForce takes the process away from the session, once. From then on no
+// call reaches it, and no other call is on it.
+func (u *upstream) beginForce(c *call) *forcing {
+	s := u.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u.force != nil {
+		return u.force
+	}
+	if u.dead {
+		return nil
+	}
+	f := &forcing{sel: u.selectionLocked(false), remote: u.tree.RemoteConns(), daemon: len(u.tree.HeldDaemon()) > 0}
+	for i := range f.steps {
+		f.steps[i].done = make(chan struct{})
+	}
+	u.force, u.dead, u.ready, u.expected = f, true, false, true
+	if u.worker {
+		u.lease = nil
+		u.unleaseLocked()
+		return f
+	}
+	s.noteForcedLocked(c)
+	if s.current == u {
+		s.current = nil
+		if s.cfg.RestartSafe {
+			s.spawnLocked()
+		}
+	}
+	return f
+}
+
+// take carries out one step and buries the process if nothing is left of it.
+func (u *upstream) take(f *forcing, step int) {
+	ladder := u.s.cfg.Ladder
+	var report proc.Report
+	var err error
+	ctx, end := context.WithTimeoutCause(u.s.life, ladder.KillAfter+2*time.Second, errStepOver)
+	defer end()
+	if step == stepTerminate {
+		report, err = u.tree.Terminate(ctx, f.sel, ladder.Grace/2)
+	} else {
+		report, err = u.tree.Kill(ctx, f.sel)
+	}
+	if report.Gone {
+		f.bury.Do(func() { u.buried(f, report) })
+		return
+	}
+	if step == stepKill {
+		u.s.log.Warn("processes of a stopped call are still alive after the kill", "error", err, "survivors", len(report.Survivors))
+		u.observe(belay.Evidence{Kind: belay.SeenSurvivors, Scope: belay.ScopeLocalTree, Survivors: receiptProcesses(report.Survivors)})
+	}
+}
+
+var errStepOver = fmt.Errorf("the time for this step is over")
+
+// buried tells every stopped call that its process is gone and has the session
+// go on with a fresh one.
+func (u *upstream) buried(f *forcing, report proc.Report) {
+	<-u.gone // the pump has read what there was
+	s := u.s
+	e := u.evidence(report)
+	e.Remote = f.remote
+	if f.daemon {
+		e.Scope, e.Detail = belay.ScopeRemote, "local process dead, remote effect unknown: it held a connection to a container daemon"
+	}
+	u.observe(e)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(u.calls)
+	if len(report.Spared) == 0 {
+		s.dropLocked(u)
+		s.goLocked(func() { u.tree.Close(s.life) })
+	}
+	if !u.worker && s.current == nil {
+		s.spawnLocked()
+	}
+	s.flushLocked()
+}
+
+// observe gives evidence to every stopped call of the process.
+func (u *upstream) observe(e belay.Evidence) {
+	u.s.mu.Lock()
+	var stopped []*call
+	for _, c := range u.calls {
+		if c.run != nil && c.stopped {
+			stopped = append(stopped, c)
+		}
+	}
+	u.s.mu.Unlock()
+	for _, c := range stopped {
+		c.run.Observe(e)
+	}
+}
+
+// evidence is what a report proves: that the local tree is gone, which is not
+// the work itself where the tool is a relay (DESIGN 11, 4).
+func (u *upstream) evidence(report proc.Report) belay.Evidence {
+	e := belay.Evidence{
+		Kind: belay.SeenProcessGone, Scope: belay.ScopeLocalTree, Detail: report.Means,
+		Survivors: receiptProcesses(report.Survivors), Spared: receiptProcesses(report.Spared),
+	}
+	if !report.Gone {
+		e.Kind = belay.SeenSurvivors
+	}
+	if why := u.s.cfg.Relay; why != "" {
+		e.Scope, e.Detail = belay.ScopeRemote, "local process dead, remote effect unknown: "+why
+	}
+	return e
+}
+
+// endChildren ends the processes that were born during a call whose server is
+// done with it; the server itself is kept.
+func (c *call) endChildren(ctx context.Context, step int) (*belay.Evidence, error) {
+	sel := proc.Selection{OnlySince: c.began}
+	var report proc.Report
+	var err error
+	if step == stepTerminate {
+		report, err = c.up.tree.Terminate(ctx, sel, 0)
+	} else {
+		report, err = c.up.tree.Kill(ctx, sel)
+	}
+	e := c.up.evidence(report)
+	if report.Gone { // the server's own word, and nothing of the call is alive
+		e.Kind, e.Scope, e.Detail = belay.SeenResult, "", "the server answered, and the processes born during the call were ended"
+		return &e, nil
+	}
+	if step == stepTerminate {
+		return nil, nil
+	}
+	return &e, err
+}
+
+// ended settles what was in flight when the process said its last word: calls
+// that somebody waits for get an error at once (MCP-G28), stopped ones their
+// evidence.
+func (u *upstream) ended() {
+	s := u.s
+	s.mu.Lock()
+	expected := u.expected || s.closing
+	sel := u.selectionLocked(true)
+	u.dead, u.ready = true, false
+	if s.current == u {
+		s.current = nil
+	}
+	s.mu.Unlock()
+	if !expected {
+		s.log.Warn("the server ended by itself", "exit", u.settleExit())
+	}
+	s.mu.Lock()
+	standing := u.failCallsLocked()
+	u.unleaseLocked()
+	u.lease = nil
+	s.idle = slices.DeleteFunc(s.idle, func(w *upstream) bool { return w == u })
+	s.mu.Unlock()
+	if expected {
+		return
+	}
+	u.sweep(sel)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(u.calls)
+	switch {
+	case !s.stood:
+		s.failLocked(fmt.Errorf("%w (%s)", errNoSession, u.tree.Exit()))
+		s.failQueueLocked(errNoSession)
+	case !u.worker && (standing || len(s.queue) > 0):
+		s.spawnLocked()
+	}
+	s.flushLocked()
+}
+
+// settleExit waits for the leader of a process whose output has ended; one that
+// lives on without output is of no use and is ended.
+func (u *upstream) settleExit() string {
+	timer := time.NewTimer(lastOutput)
+	defer timer.Stop()
+	select {
+	case <-u.tree.Done():
+		return u.tree.Exit().String()
+	case <-timer.C:
+		return "it closed its output and lives on"
+	}
+}
+
+// failCallsLocked answers every call that somebody waits for, and cancels what
+// the server had asked the caller. It reports whether subscriptions are left,
+// which need a fresh process.
+func (u *upstream) failCallsLocked() (standing bool) {
+	s := u.s
+	for _, c := range u.calls {
+		switch {
+		case c.stopped:
+		case c.standing() && !s.closing:
+			standing = true
+			delete(u.calls, c.upID.Key())
+		case !s.closing:
+			u.removeLocked(c)
+			c.failLocked(mcp.CodeInternal, fmt.Sprintf("server %q ended before it answered (%s)", s.cfg.Name, u.exit()))
+		}
+	}
+	for _, a := range u.asks {
+		s.cancelAskLocked(a, mcp.Legacy, "the server ended")
+	}
+	return standing
+}
+
+func (u *upstream) exit() string {
+	select {
+	case <-u.tree.Done():
+		return u.tree.Exit().String()
+	default:
+		return "it is being ended"
+	}
+}
+
+// sweep ends what a server that died left behind of its calls, and brings the
+// stopped ones their evidence.
+func (u *upstream) sweep(sel proc.Selection) {
+	ctx, end := context.WithTimeoutCause(u.s.life, sweepTime, errStepOver)
+	defer end()
+	soft, stop := context.WithTimeoutCause(ctx, sweepTime/4, errStepOver)
+	report, _ := u.tree.Terminate(soft, sel, 0)
+	stop()
+	if !report.Gone {
+		report, _ = u.tree.Kill(ctx, sel)
+	}
+	u.observe(u.evidence(report))
+	if len(report.Spared) == 0 && report.Gone {
+		u.tree.Close(ctx)
+		u.s.mu.Lock()
+		u.s.dropLocked(u)
+		u.s.mu.Unlock()
+	}
+}
+
+// sweepTime bounds the end of what a dead server left behind.
+const sweepTime = 2 * time.Second

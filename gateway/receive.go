@@ -1,0 +1,199 @@
+package gateway
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/jsonrpc"
+	"github.com/belayhq/belay/mcp"
+)
+
+// Receive takes one line from the caller. It is for one goroutine, and never
+// waits for the server: a cancel behind a call that the server does not read
+// must still be read.
+func (s *Session) Receive(line []byte) {
+	if jsonrpc.IsBatch(line) {
+		s.receiveBatch(line)
+		return
+	}
+	s.receiveOne(line, nil)
+}
+
+func (s *Session) receiveOne(frame []byte, b *batch) {
+	var m mcp.Message
+	if err := m.Read(frame); err != nil {
+		s.refuse(&m, err, b)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch m.Kind {
+	case jsonrpc.Request:
+		s.requestLocked(&m, b)
+	case jsonrpc.Notification:
+		s.noticeLocked(&m)
+	case jsonrpc.Response:
+		s.answeredLocked(&m)
+	}
+}
+
+// refuse answers a message that is none, where there is somebody to answer.
+func (s *Session) refuse(m *mcp.Message, err error, b *batch) {
+	s.log.Warn("the caller sent something that is no message; it was refused", "error", err, "begins", begins(m.Frame))
+	if m.Kind == jsonrpc.Response || m.Kind == jsonrpc.Notification {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	frame := jsonrpc.AppendError(nil, m.ID, jsonrpc.Code(err), err.Error(), nil)
+	if b != nil {
+		b.add(frame)
+		return
+	}
+	s.sendLocked(frame)
+}
+
+// TooLong answers a line of the caller that was over the bound: it costs that
+// call, not the connection (MCP-G3).
+func (s *Session) TooLong(e *jsonrpc.TooLongError) {
+	s.log.Warn("the caller sent a line over the bound; it was dropped", "bytes", e.Size, "bound", e.Max)
+	id, kind, ok := e.Salvage()
+	if !ok || kind != jsonrpc.Request {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sendLocked(jsonrpc.AppendError(nil, id, mcp.CodeInvalidRequest, e.Error(), nil))
+}
+
+// begins is the first part of a frame, for logs.
+func begins(frame []byte) string {
+	const most = 60
+	if len(frame) > most {
+		frame = frame[:most]
+	}
+	return fmt.Sprintf("%q", frame)
+}
+
+// requestLocked registers a request before anything is dispatched.
+func (s *Session) requestLocked(m *mcp.Message, b *batch) {
+	c := s.newCall(m, b)
+	if s.closing || s.failure != nil {
+		s.replyLocked(c, jsonrpc.AppendError(nil, c.id, mcp.CodeInternal, "Belay is ending this session", nil))
+		return
+	}
+	if _, ok := s.calls[c.key]; ok {
+		s.replyLocked(c, jsonrpc.AppendError(nil, c.id, mcp.CodeInvalidRequest,
+			fmt.Sprintf("the id %s is in flight already; each request needs an id of its own", c.id), nil))
+		return
+	}
+	reason, early := s.stones.Take(c.key)
+	if mcp.Handshaking(c.method) {
+		early = false // never cancelled, not even before it came (MCP-7)
+	}
+	var up *upstream
+	if !early {
+		up = s.routeLocked(c)
+	}
+	if err := c.register(up == nil); err != nil {
+		s.unrouteLocked(up)
+		s.replyLocked(c, jsonrpc.AppendError(nil, c.id, belay.JSONRPCCode(err), err.Error(), nil))
+		return
+	}
+	s.hand.Sent(m)
+	s.calls[c.key] = c
+	switch {
+	case early:
+		s.cancelEarlyLocked(c, reason)
+	case up == nil:
+		s.enqueueLocked(c, m.Frame)
+	default:
+		up.dispatchLocked(c, m)
+	}
+}
+
+// cancelEarlyLocked stops a call whose cancel came before it (MCP-G17).
+func (s *Session) cancelEarlyLocked(c *call, reason string) {
+	c.byCaller = true
+	s.forgetLocked(c)
+	s.goLocked(func() { c.run.Cancel(s.byCaller(reason)) })
+}
+
+func (s *Session) byCaller(reason string) belay.Cancellation {
+	return belay.Cancellation{Cause: belay.CauseUser, By: s.cfg.Owner, Via: "mcp", Reason: reason}
+}
+
+// enqueueLocked lets a call wait for a process.
+func (s *Session) enqueueLocked(c *call, frame []byte) {
+	if len(s.queue) >= maxWaiting || s.queued+len(frame) > maxWaitingBytes {
+		c.failLocked(mcp.CodeInternal, fmt.Sprintf("too much is waiting for server %q to be ready (%d messages)", s.cfg.Name, len(s.queue)))
+		return
+	}
+	s.queue = append(s.queue, waiting{call: c, frame: bytes.Clone(frame)})
+	s.queued += len(frame)
+}
+
+// noticeLocked takes a notification of the caller.
+func (s *Session) noticeLocked(m *mcp.Message) {
+	switch m.Method {
+	case mcp.NoticeCancelled:
+		s.cancelledLocked(m)
+		return
+	case mcp.NoticeProgress:
+		s.askProgressLocked(m)
+		return
+	}
+	s.hand.Sent(m)
+	if s.current == nil || !s.current.ready {
+		if len(s.queue) < maxWaiting && s.queued+len(m.Frame) <= maxWaitingBytes {
+			s.queue = append(s.queue, waiting{frame: bytes.Clone(m.Frame)})
+			s.queued += len(m.Frame)
+		}
+		return
+	}
+	s.forwardLocked(s.current, m.Frame)
+}
+
+func (s *Session) forwardLocked(u *upstream, frame []byte, edits ...jsonrpc.Edit) {
+	if _, err := u.in.SendFrame(frame, edits...); err != nil {
+		s.log.Warn("a message to the server was dropped", "error", err, "begins", begins(frame))
+	}
+}
+
+// cancelledLocked takes a cancel of the caller (MCP-G10 to G14, G17). It is
+// looked up only among the caller's own requests.
+func (s *Session) cancelledLocked(m *mcp.Message) {
+	cancel, err := m.ReadCancel()
+	if err != nil {
+		s.log.Warn("a malformed cancel was ignored", "error", err)
+		return
+	}
+	key := cancel.Request.Key()
+	c := s.calls[key]
+	switch {
+	case c == nil && (s.seen.has(key) || s.closing):
+		s.log.Debug("a cancel came after its call had ended; nothing was changed", "id", cancel.Request)
+	case c == nil:
+		s.log.Debug("a cancel came for an id that was not seen yet; it is remembered", "id", cancel.Request)
+		s.stones.Put(key, cancel.Reason)
+	case c.run == nil:
+		s.log.Warn("a cancel of a handshake was ignored", "method", c.method)
+	default:
+		s.log.Info("the caller cancelled a call", "run", c.run.ID(), "call", c.title(), "reason", cancel.Reason)
+		c.byCaller = true
+		s.forgetLocked(c)
+		s.mu.Unlock() // Cancel calls onCancel, which takes the lock
+		c.run.Cancel(s.byCaller(cancel.Reason))
+		s.mu.Lock()
+	}
+}
+
+// sendLocked queues a message for the caller without waiting. A caller that
+// leaves 32 MiB unread has stopped being one.
+func (s *Session) sendLocked(frame []byte) {
+	if _, err := s.out.SendFrame(frame); errors.Is(err, jsonrpc.ErrQueueFull) {
+		s.failLocked(fmt.Errorf("the caller does not read its answers: %w", err))
+	}
+}

@@ -1,0 +1,74 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/belayhq/belay/jsonrpc"
+	"github.com/belayhq/belay/mcp"
+)
+
+// enterSession puts a fresh process into the state in which the caller left
+// the session (MCP-G36, DESIGN 11, 3): the handshake, log level and
+// subscriptions are sent again. It counts only if the server says the same of
+// itself as before; other tools are announced to the caller.
+func (u *upstream) enterSession() error {
+	s := u.s
+	ctx, end := context.WithTimeoutCause(s.life, s.cfg.StartWait, errSlowStart)
+	defer end()
+	for _, ask := range s.hand.Script() {
+		if ask.Notify {
+			u.send(jsonrpc.AppendNotification(nil, ask.Method, ask.Params))
+			continue
+		}
+		if err := u.replayOne(ctx, ask); err != nil {
+			s.mu.Lock()
+			u.dead, u.expected = true, true
+			s.mu.Unlock()
+			s.goTracked(u.close)
+			return err
+		}
+	}
+	return nil
+}
+
+var errSlowStart = errors.New("the server took too long to start")
+
+// goTracked is goLocked for callers without the lock.
+func (s *Session) goTracked(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.goLocked(f)
+}
+
+func (u *upstream) replayOne(ctx context.Context, ask mcp.Ask) error {
+	s := u.s
+	id := u.ids.Next()
+	answer := make(chan []byte, 1)
+	s.mu.Lock()
+	u.replay[id.Key()] = answer
+	s.mu.Unlock()
+	u.send(jsonrpc.AppendRequest(nil, id, ask.Method, ask.Params))
+	var m mcp.Message
+	select {
+	case frame := <-answer:
+		if err := m.Read(frame); err != nil {
+			return err
+		}
+	case <-u.gone:
+		return fmt.Errorf("%w (%s)", errNoSession, u.tree.Exit())
+	case <-ctx.Done():
+		return fmt.Errorf("%s: %w", ask.Method, context.Cause(ctx))
+	}
+	switch ask.Method {
+	case mcp.MethodInitialize, mcp.MethodDiscover:
+		return s.hand.Same(&m)
+	case mcp.MethodListTools:
+		if !s.hand.SameTools(&m) {
+			s.log.Warn("the server has other tools after its restart; the caller is told")
+			s.forward(jsonrpc.AppendNotification(nil, mcp.NoticeTools, nil))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,192 @@
+package gateway
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/jsonrpc"
+	"github.com/belayhq/belay/mcp"
+)
+
+// responded delivers the server's answer to the call it belongs to, unless the
+// caller was settled before: then it is evidence (MCP-G27).
+func (u *upstream) responded(m *mcp.Message) {
+	s := u.s
+	s.mu.Lock()
+	key := m.ID.Key()
+	if answer, ok := u.replay[key]; ok {
+		delete(u.replay, key)
+		s.mu.Unlock()
+		answer <- bytes.Clone(m.Frame) // capacity 1, one answer
+		return
+	}
+	c := u.calls[key]
+	if c == nil {
+		s.mu.Unlock()
+		u.warn("the server answered an id that is not in flight; the answer was dropped", "id", m.ID)
+		return
+	}
+	s.stood = true
+	s.hand.Answered(c.method, c.first, m)
+	if c.run != nil && !c.run.Finish(outcomeOf(m)) {
+		c.lateLocked(m)
+		u.releaseLocked(c)
+		s.mu.Unlock()
+		return
+	}
+	u.removeLocked(c)
+	if why := s.unfitLocked(c); why != "" {
+		c.failLocked(mcp.CodeInternal, why)
+		s.failLocked(fmt.Errorf("%w: %s", ErrConfig, why))
+		s.mu.Unlock()
+		return
+	}
+	s.forgetLocked(c)
+	c.answered = true
+	u.releaseLocked(c)
+	edit := jsonrpc.Edit{At: m.IDAt, New: []byte(c.id.Raw())}
+	if c.batch != nil {
+		s.replyLocked(c, jsonrpc.AppendSplice(nil, m.Frame, edit))
+		s.mu.Unlock()
+		return
+	}
+	s.mu.Unlock()
+	s.forward(m.Frame, edit)
+}
+
+// unfitLocked says why a server cannot be used with isolation call: what it
+// keeps between calls would be in the wrong process (DESIGN 11, 2).
+func (s *Session) unfitLocked(c *call) string {
+	if s.cfg.Isolation != IsolationCall || !mcp.Handshaking(c.method) {
+		return ""
+	}
+	for _, path := range [][]string{{"resources", "subscribe"}, {"tasks"}} {
+		if s.hand.Capability(path...) {
+			return fmt.Sprintf("isolation call cannot be used with server %q: it declares %s; use isolation shared", s.cfg.Name, strings.Join(path, "."))
+		}
+	}
+	return ""
+}
+
+func outcomeOf(m *mcp.Message) belay.Outcome {
+	if m.IsError() || mcp.ToolFailed(m) {
+		return belay.Failed
+	}
+	return belay.Completed
+}
+
+// forward passes a message of the server on to the caller. While the caller
+// does not read, the server's pump waits here, and so in the end the server.
+func (s *Session) forward(frame []byte, edits ...jsonrpc.Edit) {
+	for {
+		_, err := s.out.SendFrame(frame, edits...)
+		if !errors.Is(err, jsonrpc.ErrQueueFull) {
+			return
+		}
+		if !s.pause(childPoll) {
+			return
+		}
+	}
+}
+
+// noticed takes a notification of the server.
+func (u *upstream) noticed(m *mcp.Message) {
+	switch m.Method {
+	case mcp.NoticeProgress:
+		u.progressed(m)
+	case mcp.NoticeCancelled:
+		u.cancelled(m)
+	default:
+		u.announced(m)
+	}
+}
+
+// progressed gives progress back under the caller's own token; for a stopped
+// call it is a sign of life and goes nowhere (MCP-G8, MCP-G27).
+func (u *upstream) progressed(m *mcp.Message) {
+	s := u.s
+	s.mu.Lock()
+	c := u.calls[m.ProgressToken().Key()]
+	if c == nil {
+		s.mu.Unlock()
+		return // of a call that has ended (MCP-41)
+	}
+	if c.stopped || c.byCaller {
+		c.signOfLifeLocked("progress")
+		s.mu.Unlock()
+		return
+	}
+	token := c.token
+	s.mu.Unlock()
+	if !token.IsZero() {
+		s.forward(m.Frame, jsonrpc.Edit{At: m.Token, New: []byte(token.Raw())})
+	}
+}
+
+// signOfLifeLocked is signLocked for a call whose cancel may only just be on
+// its way.
+func (c *call) signOfLifeLocked(what string) {
+	if c.stopped && c.run != nil {
+		c.signLocked(what)
+	}
+}
+
+// announced passes on a notification that belongs to no request, and takes a
+// log message for a sign of life where only one call can have caused it.
+func (u *upstream) announced(m *mcp.Message) {
+	s := u.s
+	s.mu.Lock()
+	ready := u.ready && !u.worker || u.worker && u.lease != nil && m.Method == mcp.NoticeLog
+	if m.Method == mcp.NoticeLog && len(u.calls) == 1 {
+		for _, c := range u.calls {
+			c.signOfLifeLocked("a log message")
+			ready = ready && !c.stopped
+		}
+	}
+	var edits []jsonrpc.Edit
+	if m.Sub.Ok() { // of a modern subscription: its id is that of the listen request
+		id, err := jsonrpc.ReadID(m.Frame, m.Sub)
+		c := u.calls[id.Key()]
+		if err != nil || c == nil || c.stopped {
+			ready = false
+		} else {
+			edits = append(edits, jsonrpc.Edit{At: m.Sub, New: []byte(c.id.Raw())})
+		}
+	}
+	s.mu.Unlock()
+	if ready {
+		s.forward(m.Frame, edits...)
+	}
+}
+
+// cancelled takes a cancel of the server: of its own request to the caller
+// (MCP-G9), or of a modern subscription (MCP-52).
+func (u *upstream) cancelled(m *mcp.Message) {
+	cancel, err := m.ReadCancel()
+	if err != nil {
+		u.warn("the server sent a malformed cancel; it was ignored", "error", err)
+		return
+	}
+	s := u.s
+	key := cancel.Request.Key()
+	s.mu.Lock()
+	if a := u.asks[key]; a != nil {
+		u.forgetAskLocked(a)
+		s.mu.Unlock()
+		s.forward(m.Frame, jsonrpc.Edit{At: cancel.At, New: []byte(a.ours.Raw())})
+		return
+	}
+	c := u.calls[key]
+	if c == nil || !c.standing() || c.stopped {
+		s.mu.Unlock()
+		return // an id that is none of its own (MCP-20)
+	}
+	u.removeLocked(c)
+	s.forgetLocked(c)
+	c.run.Finish(belay.Completed)
+	s.mu.Unlock()
+	s.forward(m.Frame, jsonrpc.Edit{At: cancel.At, New: []byte(c.id.Raw())})
+}

@@ -1,0 +1,234 @@
+package gateway
+
+import (
+	"fmt"
+
+	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/mcp"
+)
+
+// routeLocked finds the process for a call, or nil if the call has to wait for
+// one; then one is on its way.
+func (s *Session) routeLocked(c *call) *upstream {
+	if s.cfg.Isolation == IsolationCall && c.method == mcp.MethodCallTool {
+		return s.leaseLocked(c)
+	}
+	u := s.current
+	switch {
+	case u == nil:
+		s.spawnLocked()
+		return nil
+	case !u.ready:
+		return nil
+	case u.drains > 0 && c.method != mcp.MethodPing:
+		if s.cfg.RestartSafe { // the old process is drained while a fresh one serves
+			s.current = nil
+			s.spawnLocked()
+		}
+		return nil
+	}
+	return u
+}
+
+// unrouteLocked gives back what routeLocked took, for a call that came to
+// nothing.
+func (s *Session) unrouteLocked(u *upstream) {
+	if u != nil && u.worker {
+		u.releaseLocked(u.lease)
+	}
+}
+
+// leaseLocked gives a call a process to itself (DESIGN 11, 2).
+func (s *Session) leaseLocked(c *call) *upstream {
+	if n := len(s.idle); n > 0 {
+		u := s.idle[n-1]
+		s.idle = s.idle[:n-1]
+		u.lease = c
+		return u
+	}
+	if s.leased < s.cfg.MaxProcesses {
+		s.leased++
+		if !s.goLocked(s.spawnWorker) {
+			s.leased--
+		}
+	}
+	return nil
+}
+
+// maxIdle is how many leased-out processes are kept when they are free again.
+const maxIdle = 4
+
+// releaseLocked takes a worker back from its call. One whose call was stopped
+// is never leased again.
+func (u *upstream) releaseLocked(c *call) {
+	s := u.s
+	if !u.worker || u.lease != c || c == nil {
+		return
+	}
+	u.lease = nil
+	switch {
+	case u.dead:
+	case c.stopped || c.byCaller || len(s.idle) >= maxIdle:
+		u.dead = true
+		u.unleaseLocked()
+		s.goLocked(func() { u.retire() })
+	default:
+		s.idle = append(s.idle, u)
+	}
+	s.flushLocked()
+}
+
+// unleaseLocked makes room for another worker, once.
+func (u *upstream) unleaseLocked() {
+	if u.worker && !u.unleased {
+		u.unleased = true
+		u.s.leased--
+	}
+}
+
+// retire ends a worker that is not wanted any more. If its last call was
+// stopped, the end of the process is the evidence.
+func (u *upstream) retire() {
+	u.close()
+	u.s.mu.Lock()
+	clear(u.calls)
+	u.s.dropLocked(u)
+	u.s.mu.Unlock()
+}
+
+// dropLocked forgets a process of which nothing is left.
+func (s *Session) dropLocked(u *upstream) {
+	for i, other := range s.all {
+		if other == u {
+			s.all = append(s.all[:i:i], s.all[i+1:]...)
+			return
+		}
+	}
+}
+
+// spawnLocked has a fresh process made for the session.
+func (s *Session) spawnLocked() {
+	if s.spawning || s.closing || s.failure != nil {
+		return
+	}
+	s.spawning = s.goLocked(s.spawn)
+}
+
+// spawn starts a process and puts it into the session's state.
+func (s *Session) spawn() {
+	u, err := s.start(s.life, s.run.ID())
+	if err == nil {
+		err = u.enterSession()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spawning = false
+	if err != nil {
+		s.log.Error("a fresh server process could not be put into the session", "error", err)
+		s.failQueueLocked(err)
+		return
+	}
+	s.current = u
+	u.ready = true
+	s.resumeLocked(u)
+	s.flushLocked()
+}
+
+// spawnWorker starts a process for calls with IsolationCall.
+func (s *Session) spawnWorker() {
+	u, err := s.start(s.life, s.run.ID())
+	if err == nil {
+		s.mu.Lock()
+		u.worker = true
+		s.mu.Unlock()
+		err = u.enterSession()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		if u != nil {
+			u.unleaseLocked()
+		} else {
+			s.leased--
+		}
+		s.log.Error("a server process for a call could not be started", "error", err)
+		if s.leased == 0 {
+			s.failQueueLocked(err)
+		}
+		return
+	}
+	u.ready = true
+	s.idle = append(s.idle, u)
+	s.flushLocked()
+}
+
+// failQueueLocked answers everything that waits for a process that does not
+// come. The next call tries again.
+func (s *Session) failQueueLocked(err error) {
+	queue := s.queue
+	s.queue, s.queued = nil, 0
+	for _, w := range queue {
+		if w.call != nil && !w.call.dropped {
+			w.call.failLocked(mcp.CodeInternal, fmt.Sprintf("server %q could not be started again: %v", s.cfg.Name, err))
+		}
+	}
+}
+
+// flushLocked sends on what waits for a process, as far as there is one now.
+func (s *Session) flushLocked() {
+	queue := s.queue
+	s.queue, s.queued = nil, 0
+	for i, w := range queue {
+		if !s.flushOneLocked(w) {
+			s.queue = append(s.queue, w)
+			s.queued += len(w.frame)
+		}
+		queue[i] = waiting{}
+	}
+}
+
+// flushOneLocked reports whether w needs to wait no longer.
+func (s *Session) flushOneLocked(w waiting) bool {
+	if w.call == nil {
+		if s.current == nil || !s.current.ready {
+			return false
+		}
+		s.forwardLocked(s.current, w.frame)
+		return true
+	}
+	c := w.call
+	if c.dropped {
+		return true
+	}
+	u := s.routeLocked(c)
+	if u == nil {
+		return false
+	}
+	if c.run != nil && !c.run.Start() {
+		s.unrouteLocked(u) // cancelled a moment ago: onCancel settles it
+		return true
+	}
+	var m mcp.Message
+	if err := m.Read(w.frame); err != nil { // it was read once before
+		c.failLocked(mcp.CodeInternal, err.Error())
+		return true
+	}
+	u.dispatchLocked(c, &m)
+	return true
+}
+
+// resumeLocked sends the standing requests of the caller again to a fresh
+// process (MCP-76).
+func (s *Session) resumeLocked(u *upstream) {
+	for _, c := range s.calls {
+		if !c.standing() || c.frame == nil || c.stopped || c.up == u {
+			continue
+		}
+		var m mcp.Message
+		if m.Read(c.frame) == nil {
+			u.dispatchLocked(c, &m)
+		}
+	}
+}
+
+var errNoSession = fmt.Errorf("%w: the server ended before the session stood", belay.ErrUnreachable)

@@ -1,0 +1,227 @@
+package gateway
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/jsonrpc"
+	"github.com/belayhq/belay/mcp"
+)
+
+// Session is one caller's connection to one server. Make it with Open, feed it
+// with Receive from one goroutine, and end it with Close.
+type Session struct {
+	cfg    Config
+	log    *slog.Logger
+	tree   *belay.Tree
+	run    *belay.Run
+	out    *jsonrpc.Writer // to the caller
+	hand   mcp.Handshake
+	stones *belay.Tombstones[string, string] // early cancels: the id's key and the reason
+	done   chan struct{}                     // closed when Close has finished
+	ended  chan struct{}                     // closed when the session cannot go on
+	wg     sync.WaitGroup                    // pumps, spawners, followers; Add under mu while !closing
+	life   context.Context                   // of what the session starts
+	end    context.CancelCauseFunc
+
+	// mu guards the fields below, and those of calls, asks and upstreams.
+	mu        sync.Mutex
+	stood     bool             // the server has answered something
+	calls     map[string]*call // in flight, by the caller's id
+	asks      map[string]*ask  // server's requests to the caller, by our id
+	askIDs    jsonrpc.Minter
+	seen      recent
+	current   *upstream   // takes what the caller sends; nil while a fresh one is made
+	all       []*upstream // every process that may still be alive
+	idle      []*upstream // leased-out processes that are free again
+	leased    int         // processes for calls, idle ones included
+	queue     []waiting   // for a process
+	queued    int         // bytes in queue
+	spawning  bool
+	forced    []time.Time // the last forced restarts, for the circuit
+	explained bool        // the first forced restart was explained
+	closing   bool
+	failure   error // why the session cannot go on
+}
+
+// waiting is something of the caller's that waits for a process.
+type waiting struct {
+	call  *call  // nil for a notification
+	frame []byte // a copy
+}
+
+// Bounds of what waits for a process.
+const (
+	maxWaiting      = 10_000
+	maxWaitingBytes = 32 << 20
+)
+
+// Open starts the server and returns a session whose answers go to out. The
+// session's run is registered; the process is running. The errors of starting
+// a process are those of [proc.Start].
+func Open(ctx context.Context, cfg Config, out io.Writer) (*Session, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Name == "" {
+		cfg.Name = filepath.Base(cfg.Command[0])
+	}
+	s := &Session{
+		cfg: cfg, tree: cfg.Tree, log: cfg.Log.With("server", cfg.Name),
+		stones: belay.NewTombstones[string, string](0, 0),
+		calls:  make(map[string]*call), asks: make(map[string]*ask),
+		done: make(chan struct{}), ended: make(chan struct{}),
+	}
+	s.life, s.end = context.WithCancelCause(context.Background())
+	s.run, err = cfg.Tree.Register(belay.Spec{
+		Kind: belay.KindSession, Name: cfg.Name, Server: cfg.Name, Owner: cfg.Owner, Labels: cfg.Labels,
+		ParentID: cfg.Parent, Stopper: (*sessionStopper)(s), Ladder: cfg.Ladder, OnCancel: s.stopped,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.out = jsonrpc.NewWriter(out, jsonrpc.WriterOptions{})
+	up, err := s.start(ctx, s.run.ID())
+	if err != nil {
+		s.run.Finish(belay.Failed)
+		s.out.CloseNow()
+		return nil, err
+	}
+	s.mu.Lock()
+	s.current, up.ready = up, true
+	s.mu.Unlock()
+	return s, nil
+}
+
+// Run is the session's run.
+func (s *Session) Run() *belay.Run { return s.run }
+
+// Ended is closed when the session cannot go on: its server died before the
+// session stood, the caller does not take answers any more, or the session's
+// run was stopped. Whoever opened the session then closes it.
+func (s *Session) Ended() <-chan struct{} { return s.ended }
+
+// Err says why the session ended, or nil.
+func (s *Session) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failure
+}
+
+// failLocked ends the session for a reason that leaves nothing to be saved.
+func (s *Session) failLocked(why error) {
+	if s.failure != nil {
+		return
+	}
+	s.failure = why
+	close(s.ended)
+}
+
+// Close ends the session: every call in flight is stopped for this cause,
+// every process gets SIGTERM at once and SIGKILL half a second later, and all
+// goroutines are waited for. It may be called more than once; ctx bounds only
+// the waiting.
+func (s *Session) Close(ctx context.Context, c belay.Cancellation) error {
+	s.mu.Lock()
+	first := !s.closing
+	s.closing = true
+	if first && s.failure == nil {
+		s.failure = &c
+		close(s.ended)
+	}
+	s.mu.Unlock()
+	if first {
+		go s.shutdown(c)
+	}
+	select {
+	case <-s.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// closeLimit bounds the last writes to a caller that may not be reading.
+const closeLimit = 500 * time.Millisecond
+
+// shutdown does the work of Close, once.
+func (s *Session) shutdown(c belay.Cancellation) {
+	defer close(s.done)
+	s.run.Cancel(c)
+	s.end(&c) // frees what waits for a caller that does not read
+	s.mu.Lock()
+	ups := append([]*upstream(nil), s.all...)
+	s.mu.Unlock()
+	var trees sync.WaitGroup
+	for _, u := range ups {
+		trees.Go(u.close)
+	}
+	trees.Wait()
+	s.wg.Wait()
+	s.run.Observe(belay.Evidence{Kind: belay.SeenProcessGone, Scope: s.scope(), Detail: "every process of the session has ended"})
+	ctx, cancel := context.WithTimeoutCause(context.Background(), closeLimit, &c)
+	defer cancel()
+	s.out.Close(ctx)
+}
+
+func (s *Session) scope() belay.Scope {
+	if s.cfg.Relay != "" {
+		return belay.ScopeRemote
+	}
+	return belay.ScopeLocalTree
+}
+
+// goLocked starts a goroutine that Close waits for; false once closing.
+func (s *Session) goLocked(f func()) bool {
+	if s.closing {
+		return false
+	}
+	s.wg.Go(f)
+	return true
+}
+
+// stopped is the session run's OnCancel: whoever opened the session sees Ended
+// and closes it.
+func (s *Session) stopped(_ *belay.Run, c *belay.Cancellation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failLocked(c)
+}
+
+// sessionStopper stops a whole session. Its owner closes it as soon as Ended
+// says so; the force here is for an owner that does not.
+type sessionStopper Session
+
+// Tell needs no message: Close follows from the end of the session.
+func (s *sessionStopper) Tell(context.Context, *belay.Cancellation) (*belay.Evidence, error) {
+	return nil, nil
+}
+
+// Kill ends every process of the session.
+func (s *sessionStopper) Kill(ctx context.Context, _ *belay.Cancellation) (*belay.Evidence, error) {
+	s.mu.Lock()
+	ups := append([]*upstream(nil), s.all...)
+	s.mu.Unlock()
+	for _, u := range ups {
+		u.close()
+	}
+	return nil, nil
+}
+
+// Plan implements [belay.Planner].
+func (s *sessionStopper) Plan(context.Context) belay.Plan {
+	s.mu.Lock()
+	ups := append([]*upstream(nil), s.all...)
+	s.mu.Unlock()
+	plan := belay.Plan{Tell: "every call of the session", Force: "the whole session ends: SIGTERM at once, SIGKILL after 0.5 s"}
+	for _, u := range ups {
+		u.addPlan(&plan, everything)
+	}
+	return plan
+}

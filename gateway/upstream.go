@@ -1,0 +1,302 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/jsonrpc"
+	"github.com/belayhq/belay/mcp"
+	"github.com/belayhq/belay/proc"
+)
+
+// upstream is one process of the server with its message pumps. Session.mu
+// guards what changes.
+type upstream struct {
+	s      *Session
+	tree   *proc.Tree
+	in     *jsonrpc.Writer // its stdin
+	ids    jsonrpc.Minter
+	worker bool          // leased to one call at a time (IsolationCall)
+	look   lookout       // a short memory of what runs in the tree
+	force  *forcing      // set once force is used
+	gone   chan struct{} // closed when the pump has ended and the calls are settled
+
+	ready      bool                   // takes messages
+	dead       bool                   // its leader has ended, or force is being used on it
+	expected   bool                   // Belay itself ends it
+	unleased   bool                   // no longer counted in Session.leased
+	calls      map[string]*call       // by our id, stopped ones included until they are over
+	busy       int                    // calls that somebody is waiting for: not stopped, no subscription
+	asks       map[string]*ask        // its requests to the caller, by its own id
+	replay     map[string]chan []byte // our own requests while it is put into the session
+	dispatched uint64                 // calls so far
+	firstCall  proc.Stamp             // when the first call was dispatched
+	drains     int                    // calls whose force waits until nothing else is in flight
+	changed    chan struct{}          // closed and renewed when calls change while drains > 0
+	lease      *call                  // what a worker works for
+	purged     time.Time              // when stopped calls were last forgotten
+	strange    int                    // messages that nobody asked for
+}
+
+// maxCalls bounds what is in flight on one process.
+const maxCalls = 65_536
+
+// start starts a process and its pumps for a run of the session.
+func (s *Session) start(ctx context.Context, run belay.RunID) (*upstream, error) {
+	tree, err := s.cfg.start(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	u := &upstream{
+		s: s, tree: tree, gone: make(chan struct{}),
+		calls: make(map[string]*call), asks: make(map[string]*ask), replay: make(map[string]chan []byte),
+	}
+	u.look.tree = tree
+	u.in = jsonrpc.NewWriter(tree.Stdin(), jsonrpc.WriterOptions{})
+	s.mu.Lock()
+	started := s.goLocked(u.pump)
+	if started {
+		s.all = append(s.all, u)
+	}
+	s.mu.Unlock()
+	if !started {
+		close(u.gone)
+		u.tree.Close(ctx)
+		u.in.CloseNow()
+		return nil, fmt.Errorf("start %s: %w", s.cfg.Command[0], belay.ErrClosed)
+	}
+	s.log.Debug("the server was started", "pid", tree.PID())
+	return u, nil
+}
+
+// close ends the process and everything that came from it, by the rule for
+// Belay's own end. It waits until all is gone.
+func (u *upstream) close() {
+	u.s.mu.Lock()
+	u.expected = true
+	u.s.mu.Unlock()
+	report, err := u.tree.Close(context.Background())
+	u.observe(u.evidence(report))
+	if err != nil {
+		u.s.log.Warn("processes of the server are still alive", "error", err, "survivors", len(report.Survivors))
+	}
+	u.in.CloseNow()
+	<-u.gone
+}
+
+// dispatchLocked sends a call to the process: with our id, and with our
+// progress token in place of the caller's (MCP-G6, MCP-G8).
+func (u *upstream) dispatchLocked(c *call, m *mcp.Message) {
+	if len(u.calls) >= maxCalls {
+		c.failLocked(mcp.CodeInternal, fmt.Sprintf("%d calls are in flight on server %q already", len(u.calls), u.s.cfg.Name))
+		return
+	}
+	u.dispatched++
+	c.up, c.upID, c.ordinal = u, u.ids.Next(), u.dispatched
+	c.others = u.busy > 0
+	if c.run != nil && !c.standing() {
+		c.counted = true
+		u.busy++
+	}
+	if c.method == mcp.MethodCallTool {
+		c.began = proc.Now()
+		if u.firstCall == 0 {
+			u.firstCall = c.began
+		}
+	}
+	if c.standing() && c.frame == nil {
+		c.frame = append([]byte(nil), m.Frame...)
+	}
+	u.calls[c.upID.Key()] = c
+	raw := []byte(c.upID.Raw())
+	edits := append(make([]jsonrpc.Edit, 0, 2), jsonrpc.Edit{At: m.IDAt, New: raw})
+	switch {
+	case !c.token.IsZero():
+		edits = append(edits, jsonrpc.Edit{At: m.Token, New: raw})
+	case u.s.wantsSigns(c) && m.Meta.Ok() && !m.Token.Ok() && jsonrpc.KindAt(m.Frame, m.Meta) == jsonrpc.ObjectValue:
+		edits = append(edits, jsonrpc.InsertMember(m.Frame, m.Meta, "progressToken", raw))
+	case u.s.wantsSigns(c) && !m.Meta.Ok() && jsonrpc.KindAt(m.Frame, m.Params) == jsonrpc.ObjectValue:
+		edits = append(edits, jsonrpc.InsertMember(m.Frame, m.Params, "_meta", []byte(`{"progressToken":`+c.upID.Raw()+`}`)))
+	}
+	seq, err := u.in.SendFrame(m.Frame, edits...)
+	c.seq = seq
+	if err != nil {
+		u.removeLocked(c)
+		c.up = nil
+		c.failLocked(mcp.CodeInternal, fmt.Sprintf("the request could not be passed to server %q: %v", u.s.cfg.Name, err))
+	}
+}
+
+// wantsSigns reports whether Belay asks for progress on its own account, to
+// see whether a stopped call goes on (MCP-G8). It then forwards none.
+func (s *Session) wantsSigns(c *call) bool {
+	return s.cfg.Enforce == EnforceAuto && c.method == mcp.MethodCallTool
+}
+
+// removeLocked forgets a call on this process.
+func (u *upstream) removeLocked(c *call) {
+	if u.calls[c.upID.Key()] == c {
+		delete(u.calls, c.upID.Key())
+	}
+	u.uncountLocked(c)
+}
+
+// changedLocked wakes who waits for the calls of this process to end.
+func (u *upstream) changedLocked() {
+	if u.changed != nil {
+		close(u.changed)
+		u.changed = nil
+	}
+}
+
+// uncountLocked takes a call out of those that somebody is waiting for.
+func (u *upstream) uncountLocked(c *call) {
+	if c.counted {
+		c.counted = false
+		u.busy--
+		u.changedLocked()
+	}
+}
+
+// maxGhosts is how many stopped calls of a silent server are remembered, for
+// evidence that comes late and for a person's second Stop.
+const maxGhosts = 1024
+
+// purgeLocked forgets stopped calls whose receipt is final when there are too
+// many. A server that obeys the protocol never answers them (MCP-10).
+func (u *upstream) purgeLocked() {
+	if len(u.calls)-u.busy < 2*maxGhosts || time.Since(u.purged) < time.Second {
+		return
+	}
+	u.purged = time.Now()
+	for key, c := range u.calls {
+		if c.stopped && len(u.calls)-u.busy > maxGhosts {
+			if r := c.run.Receipt(); r != nil && r.Final {
+				delete(u.calls, key)
+			}
+		}
+	}
+}
+
+// pump reads what the process says until it says no more.
+func (u *upstream) pump() {
+	defer close(u.gone)
+	stop := make(chan struct{})
+	var watch sync.WaitGroup
+	watch.Go(func() { u.watchLeader(stop) })
+	reader := jsonrpc.NewReader(u.tree.Stdout(), jsonrpc.ReaderOptions{Max: u.s.cfg.MaxLine})
+	for {
+		line, err := reader.Next()
+		var long *jsonrpc.TooLongError
+		switch {
+		case err == nil:
+			u.line(line)
+			continue
+		case errors.As(err, &long):
+			u.tooLong(long)
+			continue
+		}
+		u.lastWords(err)
+		break
+	}
+	close(stop)
+	watch.Wait()
+	u.ended()
+	u.tree.Stdout().Close()
+}
+
+// lastOutput is how long the output of a process whose leader has ended may
+// still be read: a child that lives on may hold the pipe open for ever.
+const lastOutput = 200 * time.Millisecond
+
+func (u *upstream) watchLeader(stop <-chan struct{}) {
+	select {
+	case <-u.tree.Done():
+		u.tree.Stdout().SetReadDeadline(time.Now().Add(lastOutput))
+	case <-stop:
+	}
+}
+
+func (u *upstream) lastWords(err error) {
+	var part *jsonrpc.PartialError
+	if errors.As(err, &part) {
+		u.s.log.Warn("the server ended in the middle of a message; it was dropped", "bytes", part.Size, "begins", begins(part.Prefix))
+		return
+	}
+	if !errors.Is(err, io.EOF) {
+		u.s.log.Debug("the server's output ended", "error", err)
+	}
+}
+
+func (u *upstream) line(line []byte) {
+	switch {
+	case jsonrpc.IsNoise(line):
+		u.noise(line, nil)
+	case jsonrpc.IsBatch(line):
+		elements, err := jsonrpc.SplitBatch(line, 0)
+		if err != nil {
+			u.noise(line, err)
+			return
+		}
+		for _, frame := range elements {
+			u.receive(frame)
+		}
+	default:
+		u.receive(line)
+	}
+}
+
+// maxStrange is how many odd messages of one process are logged singly.
+const maxStrange = 20
+
+// noise passes over what is no message, with a warning (MCP-24, MCP-G3).
+func (u *upstream) noise(line []byte, err error) {
+	u.warn("the server wrote a line to stdout that is no message; it was skipped", "begins", begins(line), "error", err)
+}
+
+// warn logs an oddity of the process, the first few times.
+func (u *upstream) warn(text string, args ...any) {
+	u.s.mu.Lock()
+	u.strange++
+	n := u.strange
+	u.s.mu.Unlock()
+	switch {
+	case n < maxStrange:
+		u.s.log.Warn(text, args...)
+	case n == maxStrange:
+		u.s.log.Warn(text+"; more of this kind will not be logged", args...)
+	}
+}
+
+// tooLong fails the call whose answer is over the bound (MCP-G3).
+func (u *upstream) tooLong(e *jsonrpc.TooLongError) {
+	u.warn("the server wrote a line over the bound; it was dropped", "bytes", e.Size, "bound", e.Max)
+	id, kind, ok := e.Salvage()
+	if !ok || kind != jsonrpc.Response {
+		return
+	}
+	frame := jsonrpc.AppendError(nil, id, mcp.CodeInternal,
+		fmt.Sprintf("the answer of server %q has %d bytes; at most %d are passed on", u.s.cfg.Name, e.Size, e.Max), nil)
+	u.receive(frame)
+}
+
+func (u *upstream) receive(frame []byte) {
+	var m mcp.Message
+	if err := m.Read(frame); err != nil {
+		u.noise(frame, err)
+		return
+	}
+	switch m.Kind {
+	case jsonrpc.Response:
+		u.responded(&m)
+	case jsonrpc.Request:
+		u.asked(&m)
+	case jsonrpc.Notification:
+		u.noticed(&m)
+	}
+}
