@@ -1,0 +1,7 @@
+//go:build unix
+
+package supervise
+
+import "syscall"
+
+func (t *Tree) interrupt() error { return t.SignalGroup(syscall.SIGINT) }
