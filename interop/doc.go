@@ -1,0 +1,26 @@
+// Command interop runs Belay between pinned real peers and prints what
+// happened: the official TypeScript, Go and Python SDKs as clients and as
+// servers, and the reference server, whose long-running tool never stops by
+// itself.
+//
+//	go run ./interop [-only PART] [-bare] [-md FILE] [-v]
+//
+// # Method
+//
+// Each row is one session of its own: a client starts a long call, something
+// ends it (the client aborts, its time runs out, `belay cancel` in another
+// process, a deadline in Belay), and the harness watches the witness: a file
+// that the server process itself appends to. Every row is run bare and under
+// `belay wrap --enforce strict --grace 500ms`. A row tells how long the work
+// went on after the Stop, which processes were left alive, what the client was
+// told, and whether its next call worked.
+//
+// # What fails, and what does not
+//
+// Bare rows are facts about other people's programs and never fail. A row
+// under Belay fails the run when the work went on beyond the ladder's time, a
+// process of the stopped call is alive, or the next call in the same session
+// did not work. The peers are installed into .cache/interop from package
+// registries; when one cannot be reached, this is said loudly, its rows are
+// named as not run, and nothing fails for it.
+package main

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/belayhq/belay/internal/faketool"
+)
+
+func main() {
+	faketool.MaybeRun()
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case goClientMarker:
+			os.Exit(goClient(os.Args[2:]))
+		case goServerMarker:
+			os.Exit(goServer(os.Args[2:]))
+		}
+	}
+	os.Exit(run())
+}
+
+// harness is one run of the program.
+type harness struct {
+	belay   string // the binary under test; "" with -bare
+	cache   string // installed peers
+	dir     string // scratch of this run
+	verbose bool
+	peers   peers
+	table   table
+}
+
+func run() int {
+	h := &harness{}
+	var only, md, belayPath string
+	var bare bool
+	flag.StringVar(&only, "only", "", "run only the rows whose name contains this")
+	flag.StringVar(&md, "md", "", "also write the table as Markdown to this file")
+	flag.StringVar(&belayPath, "belay", "", "binary to test (default: built from this checkout)")
+	flag.BoolVar(&bare, "bare", false, "run the bare rows only, without Belay")
+	flag.BoolVar(&h.verbose, "v", false, "show the peers' stderr and every step")
+	flag.Parse()
+
+	if err := h.prepare(belayPath, bare); err != nil {
+		fmt.Fprintln(os.Stderr, "interop:", err)
+		return 1
+	}
+	defer os.RemoveAll(h.dir)
+	h.peers.install(h.cache)
+	h.clients(only)
+	h.servers(only)
+	fmt.Print(h.table.text())
+	if md != "" {
+		if err := os.WriteFile(md, []byte(h.table.markdown(h.peers.versions())), 0o644); err != nil {
+			fmt.Fprintln(os.Stderr, "interop:", err)
+			return 1
+		}
+	}
+	h.peers.reportMissing()
+	return h.table.verdict()
+}
+
+// prepare makes the scratch directory and builds Belay.
+func (h *harness) prepare(belayPath string, bare bool) error {
+	out, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return fmt.Errorf("find the module: %w", err)
+	}
+	root := filepath.Dir(strings.TrimSpace(string(out)))
+	h.cache = filepath.Join(root, ".cache", "interop")
+	if h.dir, err = os.MkdirTemp("", "belay-interop-"); err != nil {
+		return err
+	}
+	switch {
+	case bare:
+		return nil
+	case belayPath != "":
+		h.belay, err = filepath.Abs(belayPath)
+		return err
+	}
+	h.belay = filepath.Join(h.dir, "belay")
+	cmd := exec.Command("go", "build", "-trimpath", "-o", h.belay, "./cmd/belay")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build belay: %w\n%s", err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+func (h *harness) logf(format string, args ...any) {
+	if h.verbose {
+		fmt.Fprintf(os.Stderr, "  "+format+"\n", args...)
+	}
+}

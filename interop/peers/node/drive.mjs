@@ -1,0 +1,50 @@
+// What both TypeScript clients do: connect, start the call, end it the way the
+// configuration says, make one more call, and stay until stdin ends. Each step
+// is one JSON line on stdout with its time.
+
+export const config = JSON.parse(process.argv[2]);
+
+function say(event, more = {}) {
+  process.stdout.write(JSON.stringify({ at: performance.timeOrigin + performance.now(), event, ...more }) + "\n");
+}
+
+function text(result) {
+  const first = result?.content?.[0]?.text ?? JSON.stringify(result);
+  return `${result?.isError ? "isError" : "result"}: ${String(first).slice(0, 120)}`;
+}
+
+// drive takes what differs between the versions: connect() returns
+// { call(tool, args, options), close() }.
+export async function drive(connect) {
+  const session = await connect(config);
+  say("connected");
+
+  const stop = new AbortController();
+  let seen = false;
+  const onprogress = () => {
+    if (seen) return;
+    seen = true;
+    say("progress");
+    if (config.event !== "abort") return;
+    setTimeout(() => {
+      say("stop");
+      stop.abort("the user pressed Stop");
+    }, config.afterMs);
+  };
+  const timeout = config.event === "timeout" ? config.timeoutMs : 60_000;
+  try {
+    say("settled", { how: text(await session.call(config.tool, config.arguments, { signal: stop.signal, timeout, onprogress })) });
+  } catch (error) {
+    say("settled", { how: `error ${error.code ?? error.name}: ${String(error.message ?? error).slice(0, 120)}` });
+  }
+  try {
+    say("next", { ok: true, how: text(await session.call(config.nextTool, config.nextArguments, { timeout: 20_000 })) });
+  } catch (error) {
+    say("next", { ok: false, how: String(error.message ?? error).slice(0, 200) });
+  }
+  process.stdin.resume();
+  await new Promise((done) => process.stdin.once("end", done));
+  await session.close();
+  say("closed");
+  process.exit(0);
+}

@@ -1,0 +1,97 @@
+"""The official Python clients, version 1 and 2: the same steps as drive.mjs."""
+
+import json
+import sys
+import time
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import anyio
+import mcp
+from mcp import StdioServerParameters
+
+config = json.loads(sys.argv[1])
+VERSION_2 = hasattr(mcp, "Client")
+
+
+def say(event, **more):
+    print(json.dumps({"at": time.time() * 1000, "event": event, **more}), flush=True)
+
+
+def text(result):
+    error = getattr(result, "is_error", None) or getattr(result, "isError", None)
+    return f"{'isError' if error else 'result'}: {str(result.content[0].text)[:120]}"
+
+
+@asynccontextmanager
+async def connect():
+    import os
+
+    params = StdioServerParameters(
+        command=config["command"], args=config["args"], env={**os.environ, **config["env"]}
+    )
+    if VERSION_2:
+        async with mcp.Client(params, mode=config.get("mode") or "auto") as client:
+            yield client
+    else:
+        from mcp.client.stdio import stdio_client
+
+        async with stdio_client(params) as (read, write):
+            async with mcp.ClientSession(read, write) as session:
+                await session.initialize()
+                yield session
+
+
+def seconds(value):
+    return value if VERSION_2 else timedelta(seconds=value)
+
+
+async def main():
+    async with connect() as session:
+        say("connected")
+        with anyio.CancelScope() as scope:
+            await call(session, scope)
+        if scope.cancelled_caught:
+            say("settled", how="cancelled locally")
+        try:
+            with anyio.fail_after(20):
+                result = await session.call_tool(config["nextTool"], config["nextArguments"])
+            say("next", ok=True, how=text(result))
+        except Exception as error:  # whatever it is, the harness wants to print it
+            say("next", ok=False, how=repr(error)[:200])
+        await anyio.to_thread.run_sync(sys.stdin.read, abandon_on_cancel=True)
+    say("closed")
+
+
+async def call(session, scope):
+    seen = False
+
+    async def progress(*_):
+        nonlocal seen
+        if not seen:
+            seen = True
+            say("progress")
+            if config["event"] == "abort":
+                tasks.start_soon(stop_later)
+
+    async def stop_later():
+        await anyio.sleep(config["afterMs"] / 1000)
+        say("stop")
+        scope.cancel()
+
+    timeout = config["timeoutMs"] / 1000 if config["event"] == "timeout" else 60
+    async with anyio.create_task_group() as tasks:
+        try:
+            result = await session.call_tool(
+                config["tool"],
+                config["arguments"],
+                read_timeout_seconds=seconds(timeout),
+                progress_callback=progress,
+            )
+            say("settled", how=text(result))
+        except Exception as error:
+            code = getattr(getattr(error, "error", error), "code", type(error).__name__)
+            say("settled", how=f"error {code}: {str(error)[:120]}")
+
+
+anyio.run(main)

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// The ladder under which every row runs, and what a row may take beyond it. On
+// a busy machine of two cores a process needs longer to die than the bench
+// says; what this harness must tell apart is stopped and not stopped.
+const (
+	grace  = 500 * time.Millisecond
+	margin = 1500 * time.Millisecond
+	watch  = 2000 * time.Millisecond // how long the witness is watched after the Stop
+)
+
+// row is one session.
+type row struct {
+	peer, event string
+	belay       bool
+	wentOn      time.Duration // from the Stop to the last tick
+	stillAt     bool          // it was ticking when the watching ended
+	alive       []int         // processes of the stopped call, after the watching
+	told        string        // what the client was told
+	next        string        // "ok", or what was wrong
+	problem     string        // why this row fails the run; bare rows never do
+}
+
+// judge decides whether a row under Belay fails the run.
+func (r *row) judge() {
+	if !r.belay || r.problem != "" {
+		return
+	}
+	switch {
+	case r.stillAt:
+		r.problem = "the work went on"
+	case r.wentOn > grace+margin:
+		r.problem = fmt.Sprintf("the work went on for %v", r.wentOn.Round(time.Millisecond))
+	case len(r.alive) > 0 && !strings.Contains(r.event, "listens"):
+		r.problem = fmt.Sprintf("left alive: %v", r.alive)
+	case r.next != "ok":
+		r.problem = "next call: " + r.next
+	}
+}
+
+func (r *row) cells() []string {
+	way, work, alive := "bare", fmt.Sprintf("%d ms", max(0, r.wentOn.Milliseconds())), "none"
+	if r.belay {
+		way = "Belay"
+	}
+	if r.stillAt {
+		work = fmt.Sprintf("> %d ms, still at it", watch.Milliseconds())
+	}
+	if len(r.alive) > 0 {
+		alive = fmt.Sprintf("%d", len(r.alive))
+	}
+	return []string{r.peer, r.event, way, work, alive, r.told, r.next, r.problem}
+}
+
+// table collects the rows of a run.
+type table struct{ rows []*row }
+
+var columns = []string{"peer", "stopped by", "way", "work went on", "alive", "client was told", "next call", "problem"}
+
+func (t *table) add(r *row) {
+	r.judge()
+	t.rows = append(t.rows, r)
+}
+
+func (t *table) text() string {
+	var out strings.Builder
+	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, strings.Join(columns, "\t"))
+	for _, r := range t.rows {
+		cells := r.cells()
+		cells[5] = cut(cells[5], 60)
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
+	_ = w.Flush() // into memory
+	return out.String()
+}
+
+func cut(s string, n int) string {
+	if len(s) > n {
+		return s[:n] + "…"
+	}
+	return s
+}
+
+func (t *table) markdown(versions []string) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "# Real peers\n\nWritten by `make interop` (`go run ./interop -md FILE`). Each row is a session of its own: a long call is\n"+
+		"started and stopped, and the server's own witness tells how long it went on working; it is watched for\n"+
+		"%v. Under Belay: `belay wrap --enforce strict --grace %v`. \"alive\" counts processes of the stopped call.\n\n", watch, grace)
+	fmt.Fprintf(&out, "Peers: %s.\n\n| %s |\n|%s\n", strings.Join(versions, ", "), strings.Join(columns[:7], " | "), strings.Repeat("---|", 7))
+	for _, r := range t.rows {
+		cells := r.cells()[:7]
+		cells[5] = strings.ReplaceAll(cut(cells[5], 90), "|", "\\|")
+		fmt.Fprintf(&out, "| %s |\n", strings.Join(cells, " | "))
+	}
+	return out.String()
+}
+
+// verdict prints the closing line and returns the exit code.
+func (t *table) verdict() int {
+	failed := 0
+	for _, r := range t.rows {
+		if r.problem != "" {
+			failed++
+		}
+	}
+	fmt.Printf("\n%d passed, %d failed\n", len(t.rows)-failed, failed)
+	if failed > 0 {
+		return 1
+	}
+	return 0
+}

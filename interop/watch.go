@@ -1,0 +1,46 @@
+package main
+
+import (
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/belayhq/belay/internal/faketool"
+)
+
+// observe watches the witness after a Stop and fills in what the work did. It
+// ends as soon as every process of the call is dead, else after the watching
+// time.
+func (r *row) observe(w *faketool.Witness, key string, stop time.Time) {
+	var pids []int
+	for _, e := range w.Of(key, "tick") {
+		if !slices.Contains(pids, e.Pid) && !e.Time.After(stop) {
+			pids = append(pids, e.Pid)
+		}
+	}
+	if left := time.Until(stop.Add(watch)); left > 0 {
+		faketool.WaitDead(pids, left)
+	}
+	last := w.LastTick(key)
+	r.wentOn = max(0, last.Sub(stop))
+	r.stillAt = time.Since(last) < 500*time.Millisecond && r.wentOn > watch/2
+	for _, pid := range pids {
+		if faketool.Alive(pid) {
+			r.alive = append(r.alive, pid)
+		}
+	}
+}
+
+// sweep ends what a row left behind: processes that this run has started, by
+// the pids they wrote into the witness.
+func sweep(w *faketool.Witness) {
+	var pids []int
+	for _, e := range w.Events() {
+		if !slices.Contains(pids, e.Pid) {
+			pids = append(pids, e.Pid)
+		}
+	}
+	for _, pid := range faketool.WaitDead(pids, time.Second) {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+	}
+}
