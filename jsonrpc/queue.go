@@ -26,6 +26,12 @@ type queued struct {
 
 func (f queued) cost() int { return f.end - f.start - 1 + frameCost }
 
+// follow says what an urgent line waits for.
+type follow struct {
+	key   uint64 // the line in queue.lines, directly or through other urgent ones
+	after uint64 // what the sender named
+}
+
 // queue is the Writer's data structure: lines in their order, and urgent ones
 // beside it. It is guarded by the Writer's lock.
 type queue struct {
@@ -35,7 +41,7 @@ type queue struct {
 
 	ready   []queued            // urgent, to be written next, first come first served
 	waiting map[uint64][]queued // urgent, by the line they must follow, which is in lines
-	follows map[uint64]uint64   // for each line in waiting, its key there
+	follows map[uint64]follow   // for each line in waiting
 
 	frames int // live ones, urgent or not
 	cost   int // sum of their cost()
@@ -126,18 +132,19 @@ func (q *queue) add(f queued) {
 
 func (q *queue) addUrgent(f queued, after uint64) {
 	q.count(f, 1)
-	if key, ok := q.follows[after]; ok {
-		after = key // behind another urgent one that waits itself
+	key := after
+	if other, ok := q.follows[after]; ok {
+		key = other.key // behind an urgent one that waits itself
 	} else if _, ok := q.find(after); !ok {
 		q.ready = append(q.ready, f)
 		return
 	}
 	if q.waiting == nil {
 		q.waiting = make(map[uint64][]queued)
-		q.follows = make(map[uint64]uint64)
+		q.follows = make(map[uint64]follow)
 	}
-	q.waiting[after] = append(q.waiting[after], f)
-	q.follows[f.seq] = after
+	q.waiting[key] = append(q.waiting[key], f)
+	q.follows[f.seq] = follow{key, after}
 }
 
 func (q *queue) count(f queued, sign int) {
@@ -248,25 +255,41 @@ func (q *queue) withdraw(seq uint64) bool {
 		q.compact()
 		return true
 	}
-	list, key := &q.ready, uint64(0)
-	if k, ok := q.follows[seq]; ok {
-		key = k
-		l := q.waiting[key]
-		list = &l
-	}
-	i := slices.IndexFunc(*list, func(f queued) bool { return f.seq == seq })
-	if i < 0 {
-		return false
-	}
-	f := (*list)[i]
-	q.count(f, -1)
-	q.release(f.c)
-	*list = slices.Delete(*list, i, i+1)
-	if key != 0 {
+	if wait, ok := q.follows[seq]; ok {
+		list, _ := q.remove(q.waiting[wait.key], seq)
 		delete(q.follows, seq)
-		q.waiting[key] = *list
+		q.waiting[wait.key] = q.unchain(list, seq)
+		return true
 	}
-	return true
+	list, ok := q.remove(q.ready, seq)
+	q.ready = list
+	return ok
+}
+
+// remove takes seq out of a list of urgent lines.
+func (q *queue) remove(list []queued, seq uint64) ([]queued, bool) {
+	i := slices.IndexFunc(list, func(f queued) bool { return f.seq == seq })
+	if i < 0 {
+		return list, false
+	}
+	q.count(list[i], -1)
+	q.release(list[i].c)
+	return slices.Delete(list, i, i+1), true
+}
+
+// unchain makes those of list ready that waited only because they were to follow
+// seq, an urgent line that is gone, or follow one of those.
+func (q *queue) unchain(list []queued, seq uint64) []queued {
+	gone := map[uint64]bool{seq: true}
+	return slices.DeleteFunc(list, func(f queued) bool {
+		if !gone[q.follows[f.seq].after] {
+			return false
+		}
+		gone[f.seq] = true
+		delete(q.follows, f.seq)
+		q.ready = append(q.ready, f)
+		return true
+	})
 }
 
 // compact drops withdrawn lines from the list once they are the greater part:

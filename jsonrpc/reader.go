@@ -244,6 +244,7 @@ func (r *Reader) discard() error {
 		r.seen = r.start
 		e.Tail = trimCR(window)
 		e.Size -= int64(len(window) - len(e.Tail))
+		e.Prefix = e.Prefix[:min(int64(len(e.Prefix)), e.Size)]
 		return e
 	}
 }
