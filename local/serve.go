@@ -46,9 +46,13 @@ func (s *Server) cancel(ctx context.Context, w *wire, p peer, req belay.CancelRe
 	return s.follow(ctx, w, pending, wait)
 }
 
-// settled reports whether nothing more will be said about the run of a result.
+// settled reports whether nothing more will be said about the run of a result
+// unless somebody presses again: a run whose force is held back is settled too.
 func settled(r *belay.CancelResult) bool {
-	return r.Run.Over() && (r.Receipt == nil || r.Receipt.Final)
+	if r.Receipt == nil {
+		return r.Run.Over()
+	}
+	return r.Receipt.Final && r.Run.Outcome.Terminal()
 }
 
 // follow sends the result of each pending run again when it is final, and of

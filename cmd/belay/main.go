@@ -6,8 +6,10 @@ import (
 	"os"
 
 	"github.com/belayhq/belay/internal/cli"
+	"github.com/belayhq/belay/proc"
 )
 
 func main() {
+	proc.Main() // never returns in a guardian
 	os.Exit(cli.Main(os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
 }

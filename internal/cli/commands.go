@@ -3,6 +3,7 @@ package cli
 // commands is the grammar of the command line: one field, one command. The
 // order is the order of the help.
 type commands struct {
+	Wrap    wrapCmd    `cmd:"" group:"run" help:"Put an MCP server on stdio under Belay."`
 	Ps      psCmd      `cmd:"" group:"stop" help:"List what is running."`
 	Status  statusCmd  `cmd:"" group:"stop" help:"Show everything about one run, and its receipt."`
 	Cancel  cancelCmd  `cmd:"" group:"stop" help:"Stop runs, and say what proves that they stopped."`

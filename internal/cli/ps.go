@@ -1,6 +1,221 @@
 package cli
 
-type psCmd struct{}
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
 
-// Run is being written.
-func (psCmd) Run(env *Env) error { return exitErrorf(ExitFailed, "ps: not written yet") }
+	"github.com/belayhq/belay"
+)
+
+type psCmd struct {
+	Tree  bool `help:"Draw the tree of runs, across processes."`
+	All   bool `short:"a" help:"Also show runs that are over and still remembered."`
+	Watch bool `short:"w" help:"Go on and show what changes, until Ctrl-C."`
+	JSON  bool `name:"json" help:"Print JSON: an array of runs, or with --watch one event per line."`
+}
+
+// Help implements kong.HelpProvider.
+func (*psCmd) Help() string {
+	return `Asks every Belay process of this user. A state is what the work is really doing: waiting, running, running on (its
+caller has an answer already), stopping, stopped, unconfirmed (told, but nothing proves that it stopped) or held (a
+second Stop would use force).
+
+Examples:
+
+    belay ps              what is running now
+    belay ps --tree       who started what
+    belay ps --all --json everything that is remembered, for programs
+    belay ps --watch      keep looking`
+}
+
+// Run lists the runs.
+func (c *psCmd) Run(env *Env) error {
+	ctx, stop := interruptible()
+	defer stop()
+	if c.Watch {
+		return c.watch(ctx, env)
+	}
+	runs, err := env.mesh().List(ctx, c.filter())
+	env.warn(err)
+	switch {
+	case ctx.Err() != nil:
+		return exitWith(ExitStopped)
+	case c.JSON:
+		return printJSON(env.Stdout, runs)
+	case len(runs) == 0 && c.All:
+		env.Warnf("no run is remembered")
+		return nil
+	case len(runs) == 0:
+		env.Warnf("nothing is running (see also \"belay ps --all\")")
+		return nil
+	}
+	c.print(env.Stdout, styleOf(env.Stdout, env.Getenv), runs, time.Now())
+	return nil
+}
+
+func (c *psCmd) filter() belay.Filter { return belay.Filter{Ended: c.All} }
+
+func (c *psCmd) print(w io.Writer, st style, runs []belay.Info, now time.Time) {
+	if c.Tree {
+		treeTable(runs, now).print(w, st)
+		return
+	}
+	runTable(runs, st, now).print(w, st)
+}
+
+// printJSON writes a value for programs, indented for the people who debug
+// them. A nil slice is an empty array.
+func printJSON[T any](w io.Writer, list []T) error {
+	if list == nil {
+		list = []T{}
+	}
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(list)
+}
+
+// runTable is the flat list, oldest first.
+func runTable(runs []belay.Info, st style, now time.Time) *table {
+	t := &table{columns: []column{
+		{head: "RUN"}, {head: "STATE"}, {head: "AGE"}, {head: "KIND"}, {head: "SERVER", min: 6}, {head: "NAME", min: 10}, {head: "STOPPED BY", min: 10},
+	}}
+	name := func(id belay.RunID) string { return id.String() }
+	if st.terminal {
+		name = shortIDs(runs)
+	}
+	for i := range runs {
+		r := &runs[i]
+		state, tone := stateOf(r)
+		t.add(cell{name(r.ID), plain}, cell{state, tone}, cell{age(r, now), plain}, cell{string(r.Kind), plain},
+			cell{oneLine(r.Server), plain}, cell{oneLine(r.Name), bold}, cell{stoppedBy(r.Cancellation), plain})
+		if r.Held != "" {
+			t.note(heldHint(r.ID, r.Held))
+		}
+	}
+	return t
+}
+
+func age(r *belay.Info, now time.Time) string { return short(now.Sub(r.Started)) }
+
+// shortIDs cuts ids to what tells the listed runs apart, with some to spare;
+// every command takes such a beginning of an id.
+func shortIDs(runs []belay.Info) func(belay.RunID) string {
+	const least = len("run_") + 12
+	length := least
+	for ; length < len(belay.RunID{1}.String()); length++ {
+		seen := make(map[string]bool, len(runs))
+		for i := range runs {
+			seen[runs[i].ID.String()[:length]] = true
+		}
+		if len(seen) == len(runs) {
+			break
+		}
+	}
+	return func(id belay.RunID) string { return id.String()[:length] }
+}
+
+// watch shows changes until the context ends.
+func (c *psCmd) watch(ctx context.Context, env *Env) error {
+	st := styleOf(env.Stdout, env.Getenv)
+	switch {
+	case c.JSON:
+		e := json.NewEncoder(env.Stdout)
+		return c.events(ctx, env, func(ev *belay.Event) error { return e.Encode(ev) })
+	case st.terminal:
+		return c.redraw(ctx, env)
+	}
+	runs, err := env.mesh().List(ctx, c.filter())
+	env.warn(err)
+	if len(runs) > 0 {
+		c.print(env.Stdout, st, runs, time.Now())
+	}
+	return c.events(ctx, env, func(ev *belay.Event) error {
+		_, err := io.WriteString(env.Stdout, eventLine(ev))
+		return err
+	})
+}
+
+// events calls show for each event until ctx ends or showing fails.
+func (c *psCmd) events(ctx context.Context, env *Env, show func(*belay.Event) error) error {
+	for ev, err := range env.mesh().Watch(ctx, belay.Filter{}) {
+		if err != nil {
+			env.warn(err)
+			continue
+		}
+		if err := show(&ev); err != nil {
+			return fmt.Errorf("print: %w", err)
+		}
+	}
+	return exitWith(ExitStopped)
+}
+
+func eventLine(ev *belay.Event) string {
+	state, _ := stateOf(&ev.Run)
+	line := fmt.Sprintf("%s  %s  %-14s  %-11s  %s", ev.At.Local().Format("15:04:05.000"), ev.Run.ID, ev.Type, state,
+		title(ev.Run.Name, ev.Run.Kind, ev.Run.Server))
+	if r := ev.Receipt; r != nil && len(r.Steps) > 0 && ev.Type == belay.EventStep {
+		s := &r.Steps[len(r.Steps)-1]
+		line += "  " + string(s.Step) + " " + stepText(style{}, s)
+	}
+	if r := ev.Receipt; r != nil && ev.Type == belay.EventFinal {
+		text, _ := verdictWords(r)
+		line += "  " + text
+	}
+	if ev.Type == belay.EventCancelled {
+		line += "  by " + stoppedBy(ev.Run.Cancellation)
+	}
+	if ev.Lost > 0 {
+		line += fmt.Sprintf("  (%s before this one were lost)", count(int(ev.Lost), "event"))
+	}
+	return line + "\n"
+}
+
+// redraw shows the list on a terminal anew when something happens, and once a
+// second for the ages.
+func (c *psCmd) redraw(ctx context.Context, env *Env) error {
+	const (
+		clear   = "\x1b[H\x1b[2J"
+		quickly = 100 * time.Millisecond // so that a burst of events is one redraw
+	)
+	changed := make(chan struct{}, 1)
+	done := make(chan struct{})
+	ctx, end := context.WithCancelCause(ctx)
+	go func() {
+		defer close(done)
+		for range env.mesh().Watch(ctx, belay.Filter{}) {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	defer func() { end(nil); <-done }()
+	for {
+		runs, err := env.mesh().List(ctx, c.filter())
+		if ctx.Err() != nil {
+			return exitWith(ExitStopped)
+		}
+		if _, err := io.WriteString(env.Stdout, clear); err != nil {
+			return fmt.Errorf("print: %w", err)
+		}
+		st := styleOf(env.Stdout, env.Getenv) // anew: the window may have another size now
+		if len(runs) == 0 {
+			fmt.Fprintln(env.Stdout, "nothing is running")
+		} else {
+			c.print(env.Stdout, st, runs, time.Now())
+		}
+		for _, one := range flatten(err) {
+			fmt.Fprintln(env.Stdout, st.paint(warn, fit(oneLine(one.Error()), st.width)))
+		}
+		select {
+		case <-ctx.Done():
+			return exitWith(ExitStopped)
+		case <-time.After(time.Second):
+		case <-changed:
+			time.Sleep(quickly)
+		}
+	}
+}

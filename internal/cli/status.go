@@ -1,6 +1,116 @@
 package cli
 
-type statusCmd struct{}
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
 
-// Run is being written.
-func (statusCmd) Run(env *Env) error { return exitErrorf(ExitFailed, "status: not written yet") }
+	"github.com/belayhq/belay"
+)
+
+type statusCmd struct {
+	ID   string `arg:"" name:"run" help:"The run's id, or a beginning of it that fits no other."`
+	JSON bool   `name:"json" help:"Print JSON: the run with its receipt."`
+}
+
+// Help implements kong.HelpProvider.
+func (*statusCmd) Help() string {
+	return `Shows what a run is and, if it was stopped, its receipt: every step with the time since the Stop, what was seen, the
+verdict, and what was left alive. A run that is over is remembered for ten minutes, as long as its Belay process lives.
+
+Examples:
+
+    belay status run_01k4x2m7
+    belay status 01k4x2m7 --json`
+}
+
+// Run shows one run.
+func (c *statusCmd) Run(env *Env) error {
+	ctx, stop := interruptible()
+	defer stop()
+	known, err := env.mesh().List(ctx, belay.Filter{Ended: true})
+	env.warn(err)
+	info, err := find(known, c.ID)
+	if err != nil {
+		return err
+	}
+	d, err := env.mesh().Get(ctx, info.ID)
+	switch {
+	case ctx.Err() != nil:
+		return exitWith(ExitStopped)
+	case err != nil:
+		return flatten(err)[0] // the others were told with the list
+	case c.JSON:
+		e := json.NewEncoder(env.Stdout)
+		e.SetIndent("", "  ")
+		return e.Encode(d)
+	}
+	printDetail(env.Stdout, styleOf(env.Stdout, env.Getenv), &d, time.Now())
+	return nil
+}
+
+// printDetail writes everything that is known about a run.
+func printDetail(w io.Writer, st style, d *belay.Detail, now time.Time) {
+	fmt.Fprintf(w, "%s  %s\n", d.ID, st.paint(bold, title(d.Name, d.Kind, d.Server)))
+	state, tone := stateOf(&d.Info)
+	text := st.paint(tone, state)
+	if d.Outcome.Terminal() {
+		text += "; its caller was told: " + string(d.Outcome)
+	}
+	field(w, st, "state", text)
+	field(w, st, "started", moment(d.Started, now))
+	if !d.Ended.IsZero() {
+		field(w, st, "ended", moment(d.Ended, now)+", "+short(d.Ended.Sub(d.Started))+" after its start")
+	}
+	if !d.Deadline.IsZero() {
+		when := moment(d.Deadline, now)
+		if d.Deadline.After(now) {
+			when = d.Deadline.Local().Format(time.DateTime) + " (in " + short(d.Deadline.Sub(now)) + ")"
+		}
+		field(w, st, "deadline", when)
+	}
+	optional := func(name, text string) {
+		if text != "" {
+			field(w, st, name, oneLine(text))
+		}
+	}
+	optional("below", d.Parent.String())
+	optional("owner", d.Owner)
+	optional("address", d.Address)
+	optional("labels", labelText(d.Labels))
+	optional("held by", processText(&d.Info))
+	r := d.Receipt
+	if r == nil {
+		return
+	}
+	printVerdict(w, st, r)
+	if r.Cancellation != nil {
+		field(w, st, "stop", r.Cancellation.Stop.String()+" at "+r.Cancellation.At.Local().Format("15:04:05.000"))
+	}
+	printSteps(w, st, r)
+	printRest(w, st, r)
+}
+
+func moment(t, now time.Time) string {
+	return t.Local().Format(time.DateTime) + " (" + ago(now, t) + ")"
+}
+
+func processText(i *belay.Info) string {
+	text := ""
+	if i.Pid > 0 {
+		text = "Belay process " + strconv.Itoa(i.Pid)
+	}
+	if i.Node != "" {
+		text += " on " + i.Node
+	}
+	return text
+}
+
+func pidText(i *belay.Info) string {
+	if i.Pid == 0 {
+		return ""
+	}
+	return strconv.Itoa(i.Pid)
+}

@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/local"
+)
+
+// mesh is all Belay processes of this user.
+func (e *Env) mesh() *local.Mesh {
+	return local.NewMesh(local.MeshOptions{Dirs: local.Dirs(e.Getenv)})
+}
+
+// interruptible is a context that Ctrl-C ends, with the signal as its cause.
+func interruptible() (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+}
+
+// warn prints every error that err joins, one line each.
+func (e *Env) warn(err error) {
+	for _, one := range flatten(err) {
+		e.Warnf("%v", one)
+	}
+}
+
+// flatten takes joined errors apart; nil gives none.
+func flatten(err error) []error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	switch {
+	case err == nil:
+		return nil
+	case !ok || fmt.Sprintf("%T", err) != "*errors.joinError": // %w twice is one error
+		return []error{err}
+	}
+	var list []error
+	for _, one := range joined.Unwrap() {
+		list = append(list, flatten(one)...)
+	}
+	return list
+}
+
+// missing reports whether runs may be missing because of one of the errors: a
+// foreign socket hides none.
+func missing(err error) bool {
+	for _, one := range flatten(err) {
+		if !foreign(one) {
+			return true
+		}
+	}
+	return false
+}
+
+// shortestPrefix is how much of a run id must be given at least: less is
+// nearly always ambiguous, or a mistake.
+const shortestPrefix = 4
+
+// find resolves what a person typed to a run among those that are known: an
+// id, or a beginning of one that fits no other, with or without "run_".
+// Unknown is exit code 4, ambiguous 2 with the candidates.
+func find(known []belay.Info, typed string) (belay.Info, error) {
+	prefix := strings.ToLower(strings.TrimSpace(typed))
+	if !strings.HasPrefix(prefix, "run_") {
+		prefix = "run_" + prefix
+	}
+	var hits []belay.Info
+	for _, i := range known {
+		if strings.HasPrefix(i.ID.String(), prefix) {
+			hits = append(hits, i)
+		}
+	}
+	switch {
+	case len(prefix) < len("run_")+shortestPrefix:
+		return belay.Info{}, usagef("%q is too short for a run id; give at least %d characters (see \"belay ps\")", typed, shortestPrefix)
+	case len(hits) == 1:
+		return hits[0], nil
+	case len(hits) == 0:
+		return belay.Info{}, exitErrorf(ExitNothing, "%w: %.64q (see \"belay ps --all\")", belay.ErrNotFound, typed)
+	}
+	const most = 5
+	var names []string
+	for n, h := range hits {
+		if n == most {
+			names = append(names, fmt.Sprintf("and %d more", len(hits)-most))
+			break
+		}
+		names = append(names, h.ID.String()+" "+title(h.Name, h.Kind, h.Server))
+	}
+	return belay.Info{}, exitErrorf(ExitUsage, "%.64q %w: %s", typed, belay.ErrAmbiguous, strings.Join(names, ", "))
+}
+
+// foreign reports whether err is about a socket that is no Belay's.
+func foreign(err error) bool {
+	var s *local.SocketError
+	return errors.As(err, &s) && s.Foreign
+}

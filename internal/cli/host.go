@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/internal/peers"
+	"github.com/belayhq/belay/local"
+	"github.com/belayhq/belay/proc"
+)
+
+// host is what every command that holds runs has: a tree, a socket by which
+// other Belay processes see it, and its place below the run that started it.
+type host struct {
+	tree   *belay.Tree
+	parent *local.Parent
+	server *local.Server // nil: nobody can see the runs; said once
+	facts  *peers.Facts
+	log    *slog.Logger
+	owner  string
+}
+
+// openHost never fails: a process that cannot be seen by others still works.
+func openHost(ctx context.Context, env *Env, fronts string) *host {
+	h := &host{tree: belay.NewTree(belay.Options{}), log: newLog(env), owner: userName()}
+	facts, err := peers.Load()
+	if err != nil {
+		env.Warnf("%v", err)
+	}
+	h.facts = facts
+	if !proc.Proven() {
+		env.Warnf("on this system not every guarantee is proven by tests: %s", proc.Guarantees())
+	}
+	h.parent = local.FromEnv(ctx, env.Getenv, h.stopAll, func(text string) { env.Warnf("%s", text) })
+	h.server, err = local.Listen(ctx, local.Options{
+		Dir: local.Dir(env.Getenv), Control: h.tree, Fronts: fronts, Version: Version(),
+		InTree: proc.InTree, Parent: h.parent, Log: h.log,
+	})
+	if err != nil {
+		env.Warnf("other Belay processes cannot see these runs: %v", err)
+	}
+	return h
+}
+
+// stopAll passes a Stop of the run above on to everything here.
+func (h *host) stopAll(req belay.CancelRequest) {
+	req.Wait = 0
+	if _, err := h.tree.Cancel(context.Background(), req); err != nil {
+		h.log.Error("a Stop of the run above could not be passed on", "error", err)
+	}
+}
+
+// ticket is the value of BELAY_PARENT for a process that works for a run.
+func (h *host) ticket() func(belay.RunID) string {
+	if h.server == nil {
+		return nil
+	}
+	return h.server.Ticket
+}
+
+// hostLimit bounds the end of a host whose runs do not end.
+const hostLimit = 2 * time.Second
+
+func (h *host) close() {
+	ctx, end := context.WithTimeoutCause(context.Background(), hostLimit, &belay.Cancellation{Cause: belay.CauseShutdown})
+	defer end()
+	if err := h.tree.Close(ctx); err != nil {
+		h.log.Warn("ended with runs that are not over", "error", err)
+	}
+	if h.server != nil {
+		h.server.Close()
+	}
+	if h.parent != nil {
+		h.parent.Close()
+	}
+}
+
+// newLog writes to standard error, what BELAY_LOG asks for: debug, info
+// (default), warn, error or off.
+func newLog(env *Env) *slog.Logger {
+	level := slog.LevelInfo
+	switch text := strings.ToLower(env.Getenv("BELAY_LOG")); text {
+	case "":
+	case "off":
+		return slog.New(slog.DiscardHandler)
+	default:
+		if err := level.UnmarshalText([]byte(text)); err != nil {
+			env.Warnf("BELAY_LOG=%q is none of debug, info, warn, error, off; info is used", text)
+		}
+	}
+	return slog.New(slog.NewTextHandler(env.Stderr, &slog.HandlerOptions{Level: level, ReplaceAttr: shortAttr})).With("belay", os.Getpid())
+}
+
+// shortAttr leaves out the date, which whoever collects the log adds.
+func shortAttr(groups []string, a slog.Attr) slog.Attr {
+	if len(groups) == 0 && a.Key == slog.TimeKey {
+		return slog.String(slog.TimeKey, a.Value.Time().Format("15:04:05.000"))
+	}
+	return a
+}

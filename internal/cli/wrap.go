@@ -1,0 +1,175 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path"
+	"syscall"
+	"time"
+
+	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/gateway"
+	"github.com/belayhq/belay/internal/peers"
+	"github.com/belayhq/belay/jsonrpc"
+	"github.com/belayhq/belay/proc"
+)
+
+type wrapCmd struct {
+	Name      string        `placeholder:"NAME" help:"What people see; default: the command's name."`
+	Grace     time.Duration `default:"2s" help:"Time between the Stop and the first force."`
+	KillAfter time.Duration `default:"3s" help:"Time between asking by force (SIGTERM) and the kill."`
+	Enforce   string        `default:"auto" enum:"auto,strict,lenient,never" help:"When force is used: ${enum}."`
+	Isolation string        `default:"shared" enum:"shared,call" help:"One process for the session, or one for each tool call: ${enum}."`
+	Deadline  time.Duration `placeholder:"DURATION" help:"Stop each tool call after this time; 0: never."`
+	Drain     time.Duration `default:"30s" help:"How long force waits for other calls on the same process."`
+	Restart   string        `default:"known" enum:"known,safe,drain" help:"Whether the server loses nothing by a restart: ${enum} (known: as listed in Belay's data)."`
+	Observe   bool          `help:"Tell and record, never use force."`
+	Cgroup    string        `default:"auto" enum:"auto,off" help:"Whether a cgroup is used where there can be one: ${enum}."`
+	Label     []string      `short:"l" placeholder:"KEY=VALUE" sep:"none" help:"Give every run this label."`
+	Command   []string      `arg:"" passthrough:"all" name:"command" help:"The server's command line, after --."`
+}
+
+// Help implements kong.HelpProvider.
+func (*wrapCmd) Help() string {
+	return `An MCP server on stdio in front of CMD: put it before the command in any client's mcp.json. Messages pass as they are;
+each request becomes a run that can be seen and stopped. What a stopped call leaves running is ended by force where the rules
+allow it, and the session goes on with a fresh process. Logs go to standard error only (BELAY_LOG=debug|info|warn|error|off).
+
+  auto     force on signs of life after the grace period, or on a person's second Stop
+  strict   always force after the grace period
+  lenient  force only on a person's second Stop
+  never    tell, and report
+
+Examples:
+
+    belay wrap -- npx -y @modelcontextprotocol/server-everything
+    belay wrap --enforce strict --deadline 5m --name files -- uvx mcp-server-git
+
+    {"command": "belay", "args": ["wrap", "--", "npx", "-y", "some-server"]}`
+}
+
+// Run serves until the caller or the server ends.
+func (c *wrapCmd) Run(env *Env) error {
+	command := commandLine(c.Command)
+	if len(command) == 0 {
+		return usagef("wrap: the server's command is missing (see \"belay wrap --help\")")
+	}
+	labels, err := parseLabels(c.Label)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer signal.Stop(signals)
+
+	name := c.Name
+	if name == "" {
+		name = serverName(command)
+	}
+	h := openHost(ctx, env, "wrap "+name)
+	defer h.close()
+	session, err := gateway.Open(ctx, c.config(h, name, command, labels), env.Stdout)
+	if err != nil {
+		return startError("wrap", command, err)
+	}
+	lines := make(chan error, 1)
+	go func() { lines <- feed(session, env) }()
+	return c.serve(ctx, session, lines, signals)
+}
+
+// serve waits for whoever ends the session first, and ends it.
+func (c *wrapCmd) serve(ctx context.Context, session *gateway.Session, lines <-chan error, signals <-chan os.Signal) error {
+	end := belay.Cancellation{Cause: belay.CauseDisconnect, Via: "stdio", Reason: "the caller went away"}
+	var result error
+	select {
+	case err := <-lines:
+		result = err
+	case sig := <-signals:
+		end = belay.Cancellation{Cause: belay.CauseShutdown, Via: "signal", Reason: fmt.Sprintf("belay got %s", sig)}
+	case <-session.Ended():
+		end = belay.Cancellation{Cause: belay.CauseShutdown, Via: "belay", Reason: "the session cannot go on"}
+		result = session.Err()
+		if errors.Is(result, belay.ErrCancelled) { // somebody stopped the session: that is what was wanted
+			result = nil
+		}
+	}
+	if err := session.Close(ctx, end); err != nil {
+		return err
+	}
+	if result != nil {
+		return exitErrorf(ExitFailed, "wrap: %v", result)
+	}
+	return nil
+}
+
+// feed gives the session what the caller writes, until it writes no more.
+func feed(session *gateway.Session, env *Env) error {
+	reader := jsonrpc.NewReader(env.Stdin, jsonrpc.ReaderOptions{})
+	for {
+		line, err := reader.Next()
+		var long *jsonrpc.TooLongError
+		var part *jsonrpc.PartialError
+		switch {
+		case err == nil:
+			session.Receive(line)
+		case errors.As(err, &long):
+			session.TooLong(long)
+		case errors.As(err, &part):
+			env.Warnf("wrap: the caller went away in the middle of a message (%d bytes); it was dropped", part.Size)
+			return nil
+		default:
+			return nil
+		}
+	}
+}
+
+func (c *wrapCmd) config(h *host, name string, command []string, labels map[string]string) gateway.Config {
+	safe := c.Restart == "safe"
+	if facts, ok := h.facts.Server(command); ok && c.Restart == "known" {
+		safe = facts.Restart == peers.RestartSafe
+	}
+	cgroup := proc.CgroupAuto
+	if c.Cgroup == "off" {
+		cgroup = proc.CgroupOff
+	}
+	return gateway.Config{
+		Name: name, Command: command,
+		Enforce: gateway.Enforce(c.Enforce), Isolation: gateway.Isolation(c.Isolation),
+		Ladder:   belay.Ladder{Grace: c.Grace, KillAfter: c.KillAfter},
+		Deadline: c.Deadline, Drain: c.Drain, RestartSafe: safe, Observe: c.Observe, Facts: h.facts, Cgroup: cgroup,
+		Tree: h.tree, Parent: h.parent.Run(), Owner: h.owner, Labels: labels, Log: h.log, Ticket: h.ticket(),
+	}
+}
+
+// startError is a command that could not be started: the command line was
+// wrong, not the work (exit code 2).
+func startError(verb string, command []string, err error) error {
+	switch {
+	case errors.Is(err, proc.ErrNotFound):
+		return exitErrorf(ExitUsage, "%s: %q was not found; give its full path or add its folder to PATH", verb, command[0])
+	case errors.Is(err, proc.ErrNotExecutable), errors.Is(err, proc.ErrStart), errors.Is(err, gateway.ErrConfig):
+		return exitErrorf(ExitUsage, "%s: %v", verb, err)
+	}
+	return err
+}
+
+// commandLine is what stands behind the "--".
+func commandLine(args []string) []string {
+	if len(args) > 0 && args[0] == "--" {
+		return args[1:]
+	}
+	return args
+}
+
+// serverName is what people call the server of a command line: the innermost
+// program that can be seen in it, a package rather than npx.
+func serverName(command []string) string {
+	if seen := peers.Commands(command); len(seen) > 0 && seen[len(seen)-1].Name != "" {
+		return path.Base(seen[len(seen)-1].Name)
+	}
+	return path.Base(command[0])
+}
