@@ -9,6 +9,7 @@ import (
 	"github.com/belayhq/belay/jsonrpc"
 	"github.com/belayhq/belay/mcp"
 	"github.com/belayhq/belay/proc"
+	"github.com/belayhq/belay/supervise"
 )
 
 // call is one request of the caller, from its arrival until neither the caller
@@ -253,7 +254,7 @@ func (c *call) follow(kind belay.EvidenceKind) {
 	}
 	children := c.children()
 	if len(children) > 0 {
-		e.Open, e.Survivors = true, receiptProcesses(children)
+		e.Open, e.Survivors = true, supervise.Processes(children)
 	}
 	c.run.Observe(e)
 	for len(children) > 0 {

@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/internal/peers"
 	"github.com/belayhq/belay/proc"
+	"github.com/belayhq/belay/supervise"
 )
 
 // Enforce says when force may be used on a server that other people wrote
@@ -51,10 +53,9 @@ type Config struct {
 	MaxLine      int           // bytes of one message; default 16 MiB
 	StartWait    time.Duration // how long a fresh process may take to be put into the session; default 30 s
 
-	RestartSafe bool   // the server keeps no state that a restart would lose
-	Observe     bool   // tell and record, never force (DESIGN 11, 16)
-	Relay       string // why the local process's death proves nothing; "" if it does
-	Spare       []proc.SpareRule
+	RestartSafe bool         // the server keeps no state that a restart would lose
+	Observe     bool         // tell and record, never force (DESIGN 11, 16)
+	Facts       *peers.Facts // about other people's programs; nil: the built-in ones
 	Cgroup      proc.CgroupMode
 
 	Tree   *belay.Tree
@@ -100,6 +101,10 @@ func (c Config) withDefaults() (Config, error) {
 	if c.MaxProcesses <= 0 {
 		c.MaxProcesses = 16
 	}
+	if c.Facts == nil {
+		c.Facts = &peers.Facts{}
+	}
+	c.Ladder, _ = supervise.Ladder(c.Ladder, c.Facts, c.Command)
 	c.Ladder = c.Ladder.WithDefaults()
 	return c, nil
 }
@@ -111,7 +116,7 @@ func orDuration(d *time.Duration, def time.Duration) {
 }
 
 // start starts one process of the server for a run.
-func (c *Config) start(ctx context.Context, run belay.RunID) (*proc.Tree, error) {
+func (c *Config) start(ctx context.Context, run belay.RunID) (*supervise.Tree, error) {
 	env := c.Env
 	if env == nil {
 		env = os.Environ()
@@ -123,8 +128,8 @@ func (c *Config) start(ctx context.Context, run belay.RunID) (*proc.Tree, error)
 	if stderr == nil {
 		stderr = os.Stderr
 	}
-	return proc.Start(ctx, proc.Config{
+	return supervise.Start(ctx, proc.Config{
 		Path: c.Command[0], Args: c.Command[1:], Env: env, Dir: c.Dir,
-		Label: run.String(), Stderr: stderr, Spare: c.Spare, Cgroup: c.Cgroup,
-	})
+		Label: run.String(), Stderr: stderr, Cgroup: c.Cgroup,
+	}, c.Facts)
 }

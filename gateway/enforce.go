@@ -8,6 +8,7 @@ import (
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/mcp"
 	"github.com/belayhq/belay/proc"
+	"github.com/belayhq/belay/supervise"
 )
 
 // MayForce holds the rules of restraint (DESIGN 11, 1 to 3): it says whether
@@ -55,16 +56,11 @@ func (c *call) permitted(ctx context.Context, p belay.Pressure) error {
 	return c.watchForLife(ctx, p.GiveUp, again)
 }
 
-// The signs of life by processor time (DESIGN, names and numbers).
-const (
-	lookEvery = 500 * time.Millisecond
-	busyShare = 0.05 // of one core
-)
-
 // watchForLife returns nil as soon as there is a sign that the server still
 // works on the call, and a restraint when there was none until giveUp: a
 // server that obeys the protocol is silent, and is kept (MCP-G34).
 func (c *call) watchForLife(ctx context.Context, giveUp time.Time, again string) error {
+	var meter supervise.Meter
 	for {
 		if c.showsLife() {
 			return nil
@@ -72,8 +68,10 @@ func (c *call) watchForLife(ctx context.Context, giveUp time.Time, again string)
 		if time.Now().After(giveUp) {
 			return restrain("the server was told and shows no sign of life for this call; it was kept; %s", again)
 		}
-		before := c.up.tree.CPU()
-		timer := time.NewTimer(lookEvery)
+		if alive, _ := meter.Sample(time.Now(), c.up.tree.CPU()); alive && c.lonely() {
+			return nil
+		}
+		timer := time.NewTimer(supervise.LifeWindow)
 		select {
 		case <-timer.C:
 		case <-c.alive:
@@ -82,9 +80,6 @@ func (c *call) watchForLife(ctx context.Context, giveUp time.Time, again string)
 		timer.Stop()
 		if ctx.Err() != nil {
 			return restrain("nothing was left to stop")
-		}
-		if c.lonely() && c.up.tree.CPU()-before > time.Duration(busyShare*float64(lookEvery)) {
-			return nil
 		}
 	}
 }
@@ -210,21 +205,18 @@ func (s *Session) noteForcedLocked(c *call) {
 // call, sparing what earlier calls left behind.
 func (c *call) selection() proc.Selection {
 	if c.onlyChildren() {
-		return proc.Selection{OnlySince: c.began}
+		return supervise.Since(c.began)
 	}
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	return c.up.selectionLocked(false)
 }
 
-// everything selects a whole tree.
-var everything = proc.Selection{}
-
 // selectionLocked is the selection for all stopped calls of the process, or for
 // all that are in flight.
 func (u *upstream) selectionLocked(inFlight bool) proc.Selection {
 	if u.worker || u.firstCall == 0 {
-		return everything
+		return supervise.Whole()
 	}
 	var since proc.Stamp
 	for _, c := range u.calls {
@@ -236,7 +228,7 @@ func (u *upstream) selectionLocked(inFlight bool) proc.Selection {
 		since = proc.Now()
 	}
 	if since <= u.firstCall {
-		return everything
+		return supervise.Whole()
 	}
-	return proc.Selection{SpareFrom: u.firstCall, SpareUntil: since}
+	return supervise.Except(u.firstCall, since)
 }

@@ -10,15 +10,14 @@ import (
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/mcp"
 	"github.com/belayhq/belay/proc"
+	"github.com/belayhq/belay/supervise"
 )
 
 // forcing is the end of one process by force. However many stopped calls ask
 // for it, each of its two steps is taken once, and its evidence is that of all.
 type forcing struct {
-	sel    proc.Selection
-	remote []string // connections that the tree held
-	daemon bool     // one of them to a container daemon: its work is not ours to prove
-	steps  [2]struct {
+	sel   proc.Selection
+	steps [2]struct {
 		once sync.Once
 		done chan struct{}
 	}
@@ -81,7 +80,7 @@ func (u *upstream) beginForce(c *call) *forcing {
 	if u.dead {
 		return nil
 	}
-	f := &forcing{sel: u.selectionLocked(false), remote: u.tree.RemoteConns(), daemon: len(u.tree.HeldDaemon()) > 0}
+	f := &forcing{sel: u.selectionLocked(false)}
 	for i := range f.steps {
 		f.steps[i].done = make(chan struct{})
 	}
@@ -104,22 +103,23 @@ func (u *upstream) beginForce(c *call) *forcing {
 // take carries out one step and buries the process if nothing is left of it.
 func (u *upstream) take(f *forcing, step int) {
 	ladder := u.s.cfg.Ladder
-	var report proc.Report
+	var e *belay.Evidence
 	var err error
 	ctx, end := context.WithTimeoutCause(u.s.life, ladder.KillAfter+2*time.Second, errStepOver)
 	defer end()
 	if step == stepTerminate {
-		report, err = u.tree.Terminate(ctx, f.sel, ladder.Grace/2)
+		e, err = u.tree.Terminate(ctx, f.sel, ladder.Grace/2)
 	} else {
-		report, err = u.tree.Kill(ctx, f.sel)
+		e, err = u.tree.Kill(ctx, f.sel)
 	}
-	if report.Gone {
-		f.bury.Do(func() { u.buried(f, report) })
-		return
-	}
-	if step == stepKill {
-		u.s.log.Warn("processes of a stopped call are still alive after the kill", "error", err, "survivors", len(report.Survivors))
-		u.observe(belay.Evidence{Kind: belay.SeenSurvivors, Scope: belay.ScopeLocalTree, Survivors: receiptProcesses(report.Survivors)})
+	switch {
+	case e != nil && e.Kind == belay.SeenProcessGone:
+		f.bury.Do(func() { u.buried(*e) })
+	case e != nil:
+		u.s.log.Warn("processes of a stopped call are still alive after the kill", "survivors", len(e.Survivors))
+		u.observe(*e)
+	case err != nil:
+		u.s.log.Warn("a stopped call's processes could not be ended", "error", err)
 	}
 }
 
@@ -127,19 +127,15 @@ var errStepOver = fmt.Errorf("the time for this step is over")
 
 // buried tells every stopped call that its process is gone and has the session
 // go on with a fresh one.
-func (u *upstream) buried(f *forcing, report proc.Report) {
-	<-u.gone // the pump has read what there was
+func (u *upstream) buried(e belay.Evidence) {
+	u.tree.Stdout().SetReadDeadline(time.Now()) // a spared process may hold the pipe open
+	<-u.gone
 	s := u.s
-	e := u.evidence(report)
-	e.Remote = f.remote
-	if f.daemon {
-		e.Scope, e.Detail = belay.ScopeRemote, "local process dead, remote effect unknown: it held a connection to a container daemon"
-	}
 	u.observe(e)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(u.calls)
-	if len(report.Spared) == 0 {
+	if len(e.Spared) == 0 {
 		s.dropLocked(u)
 		s.goLocked(func() { u.tree.Close(s.life) })
 	}
@@ -164,42 +160,18 @@ func (u *upstream) observe(e belay.Evidence) {
 	}
 }
 
-// evidence is what a report proves: that the local tree is gone, which is not
-// the work itself where the tool is a relay (DESIGN 11, 4).
-func (u *upstream) evidence(report proc.Report) belay.Evidence {
-	e := belay.Evidence{
-		Kind: belay.SeenProcessGone, Scope: belay.ScopeLocalTree, Detail: report.Means,
-		Survivors: receiptProcesses(report.Survivors), Spared: receiptProcesses(report.Spared),
-	}
-	if !report.Gone {
-		e.Kind = belay.SeenSurvivors
-	}
-	if why := u.s.cfg.Relay; why != "" {
-		e.Scope, e.Detail = belay.ScopeRemote, "local process dead, remote effect unknown: "+why
-	}
-	return e
-}
-
 // endChildren ends the processes that were born during a call whose server is
 // done with it; the server itself is kept.
-func (c *call) endChildren(ctx context.Context, step int) (*belay.Evidence, error) {
-	sel := proc.Selection{OnlySince: c.began}
-	var report proc.Report
-	var err error
+func (c *call) endChildren(ctx context.Context, step int) (e *belay.Evidence, err error) {
 	if step == stepTerminate {
-		report, err = c.up.tree.Terminate(ctx, sel, 0)
+		e, err = c.up.tree.Terminate(ctx, supervise.Since(c.began), 0)
 	} else {
-		report, err = c.up.tree.Kill(ctx, sel)
+		e, err = c.up.tree.Kill(ctx, supervise.Since(c.began))
 	}
-	e := c.up.evidence(report)
-	if report.Gone { // the server's own word, and nothing of the call is alive
-		e.Kind, e.Scope, e.Detail = belay.SeenResult, "", "the server answered, and the processes born during the call were ended"
-		return &e, nil
+	if e != nil && len(e.Survivors) == 0 { // the server's own word, and nothing of the call is alive
+		e.Kind, e.Detail = belay.SeenResult, "the server answered, and the processes born during the call were ended"
 	}
-	if step == stepTerminate {
-		return nil, nil
-	}
-	return &e, err
+	return e, err
 }
 
 // ended settles what was in flight when the process said its last word: calls
@@ -291,13 +263,16 @@ func (u *upstream) sweep(sel proc.Selection) {
 	ctx, end := context.WithTimeoutCause(u.s.life, sweepTime, errStepOver)
 	defer end()
 	soft, stop := context.WithTimeoutCause(ctx, sweepTime/4, errStepOver)
-	report, _ := u.tree.Terminate(soft, sel, 0)
+	e, _ := u.tree.Terminate(soft, sel, 0)
 	stop()
-	if !report.Gone {
-		report, _ = u.tree.Kill(ctx, sel)
+	if e == nil {
+		e, _ = u.tree.Kill(ctx, sel)
 	}
-	u.observe(u.evidence(report))
-	if len(report.Spared) == 0 && report.Gone {
+	if e == nil {
+		return
+	}
+	u.observe(*e)
+	if len(e.Spared) == 0 && len(e.Survivors) == 0 {
 		u.tree.Close(ctx)
 		u.s.mu.Lock()
 		u.s.dropLocked(u)

@@ -7,12 +7,13 @@ import (
 
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/proc"
+	"github.com/belayhq/belay/supervise"
 )
 
 // lookout lists a tree's processes, at most every few milliseconds however many
 // stopped calls want to know.
 type lookout struct {
-	tree *proc.Tree
+	tree *supervise.Tree
 
 	mu   sync.Mutex
 	at   time.Time
@@ -50,18 +51,6 @@ func (u *upstream) bornSince(since proc.Stamp) []proc.Process {
 // bornUnit is the resolution of process births, as in package proc.
 const bornUnit = proc.Stamp(10 * time.Millisecond)
 
-// receiptProcesses names processes as receipts do.
-func receiptProcesses(list []proc.Process) []belay.Process {
-	if len(list) == 0 {
-		return nil
-	}
-	out := make([]belay.Process, len(list))
-	for i, p := range list {
-		out[i] = belay.Process{PID: p.PID, Born: p.Born, Command: p.Comm, Why: p.Spare}
-	}
-	return out
-}
-
 // Plan implements [belay.Planner].
 func (c *call) Plan(context.Context) belay.Plan {
 	c.s.mu.Lock()
@@ -88,7 +77,7 @@ func (c *call) Plan(context.Context) belay.Plan {
 }
 
 func (u *upstream) addPlan(plan *belay.Plan, sel proc.Selection) {
-	would, spared := u.tree.Plan(sel)
-	plan.Kill = append(plan.Kill, receiptProcesses(would)...)
-	plan.Spared = append(plan.Spared, receiptProcesses(spared)...)
+	p := u.tree.Plan(sel)
+	plan.Kill = append(plan.Kill, p.Kill...)
+	plan.Spared = append(plan.Spared, p.Spared...)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/jsonrpc"
 	"github.com/belayhq/belay/mcp"
+	"github.com/belayhq/belay/supervise"
 )
 
 // Session is one caller's connection to one server. Make it with Open, feed it
@@ -164,17 +165,10 @@ func (s *Session) shutdown(c belay.Cancellation) {
 	}
 	trees.Wait()
 	s.wg.Wait()
-	s.run.Observe(belay.Evidence{Kind: belay.SeenProcessGone, Scope: s.scope(), Detail: "every process of the session has ended"})
+	s.run.Observe(belay.Evidence{Kind: belay.SeenProcessGone, Scope: belay.ScopeLocalTree, Detail: "every process of the session has ended"})
 	ctx, cancel := context.WithTimeoutCause(context.Background(), closeLimit, &c)
 	defer cancel()
 	s.out.Close(ctx)
-}
-
-func (s *Session) scope() belay.Scope {
-	if s.cfg.Relay != "" {
-		return belay.ScopeRemote
-	}
-	return belay.ScopeLocalTree
 }
 
 // goLocked starts a goroutine that Close waits for; false once closing.
@@ -221,7 +215,7 @@ func (s *sessionStopper) Plan(context.Context) belay.Plan {
 	s.mu.Unlock()
 	plan := belay.Plan{Tell: "every call of the session", Force: "the whole session ends: SIGTERM at once, SIGKILL after 0.5 s"}
 	for _, u := range ups {
-		u.addPlan(&plan, everything)
+		u.addPlan(&plan, supervise.Whole())
 	}
 	return plan
 }

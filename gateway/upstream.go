@@ -12,13 +12,14 @@ import (
 	"github.com/belayhq/belay/jsonrpc"
 	"github.com/belayhq/belay/mcp"
 	"github.com/belayhq/belay/proc"
+	"github.com/belayhq/belay/supervise"
 )
 
 // upstream is one process of the server with its message pumps. Session.mu
 // guards what changes.
 type upstream struct {
 	s      *Session
-	tree   *proc.Tree
+	tree   *supervise.Tree
 	in     *jsonrpc.Writer // its stdin
 	ids    jsonrpc.Minter
 	worker bool          // leased to one call at a time (IsolationCall)
@@ -81,10 +82,10 @@ func (u *upstream) close() {
 	u.expected = true
 	u.s.mu.Unlock()
 	report, err := u.tree.Close(context.Background())
-	u.observe(u.evidence(report))
 	if err != nil {
 		u.s.log.Warn("processes of the server are still alive", "error", err, "survivors", len(report.Survivors))
 	}
+	u.observe(supervise.Evidence(report, supervise.Whole(), u.tree.Signs()))
 	u.in.CloseNow()
 	<-u.gone
 }
