@@ -107,6 +107,37 @@ func (t *Tree) Kill(ctx context.Context, sel proc.Selection) (*belay.Evidence, e
 	return &e, nil
 }
 
+// End is Belay's own end of the tree: SIGTERM to all at once, SIGKILL after
+// half a second, and the guardian is let go; see proc.Tree.Close. The evidence
+// is nil when ctx ended before; without anything left to end it says so.
+func (t *Tree) End(ctx context.Context) (*belay.Evidence, error) {
+	t.relay()
+	t.Look()
+	report, err := t.Tree.Close(ctx)
+	if err != nil && !errors.Is(err, proc.ErrSurvivors) {
+		return nil, err
+	}
+	e := Evidence(report, Whole(), t.Signs())
+	return &e, nil
+}
+
+// Sweep ends the whole tree outside of a run's ladder: Terminate, and Kill for
+// who is left after killAfter, at least ten seconds where somebody cleans up
+// slowly. ctx breaks it off; the evidence is then nil.
+func (t *Tree) Sweep(ctx context.Context, killAfter time.Duration) (*belay.Evidence, error) {
+	if t.Look().Slow != "" {
+		killAfter = max(killAfter, SlowKillAfter)
+	}
+	soft, cancel := context.WithTimeoutCause(ctx, killAfter, errSweep)
+	defer cancel()
+	if e, err := t.Terminate(soft, Whole(), 0); e != nil || err != nil || ctx.Err() != nil {
+		return e, err
+	}
+	return t.Kill(ctx, Whole())
+}
+
+var errSweep = errors.New("the time after SIGTERM is over")
+
 // Plan says what Terminate and Kill would do now; nothing is done.
 func (t *Tree) Plan(sel proc.Selection) belay.Plan {
 	would, spared := t.Tree.Plan(sel)
