@@ -30,7 +30,8 @@ type Reader struct {
 	src io.Reader
 	max int
 
-	buf        []byte // len(buf) is its whole size
+	small      []byte // the buffer of an idle reader, kept for good
+	buf        []byte // small, or a larger one; len(buf) is its whole size
 	start, end int    // buf[start:end] is read but not yet returned
 	seen       int    // buf[start:seen] holds no newline
 	hint       int    // length of the last line that did not fit into a small buffer
@@ -43,7 +44,8 @@ func NewReader(src io.Reader, opts ReaderOptions) *Reader {
 	if opts.Max <= 0 {
 		opts.Max = DefaultMaxLine
 	}
-	return &Reader{src: src, max: opts.Max, buf: make([]byte, tinyBuf)}
+	small := make([]byte, tinyBuf)
+	return &Reader{src: src, max: opts.Max, small: small, buf: small}
 }
 
 // TooLongError says that a line was over the bound. The line is gone, the reader
@@ -169,9 +171,8 @@ func (r *Reader) fill() {
 		r.start, r.seen, r.end = 0, 0, 0
 		if len(r.buf) > smallBuf || len(r.buf) > tinyBuf && r.calm >= calmLines {
 			// We may wait here for hours: wait with a small buffer.
-			old := r.buf
-			r.buf = make([]byte, tinyBuf)
-			putBuf(old)
+			putBuf(r.buf)
+			r.buf = r.small
 		}
 	}
 	if r.end == len(r.buf) {
@@ -199,7 +200,7 @@ func (r *Reader) makeRoom() {
 	copy(r.buf, old[r.start:r.end])
 	r.start, r.seen, r.end = 0, r.seen-r.start, n
 	if &old[0] != &r.buf[0] {
-		putBuf(old)
+		putBuf(old) // passes over the small one
 	}
 }
 

@@ -287,3 +287,72 @@ func TestOnWrittenTellsEveryFrameInWireOrder(t *testing.T) {
 		t.Errorf("%d calls", len(seqs))
 	}
 }
+
+// Say what did not stop: a destination that cannot be interrupted is reported,
+// and its goroutine still ends once it can.
+func TestCloseNowReportsAStuckWrite(t *testing.T) {
+	g := newGate()
+	w := NewWriter(g, WriterOptions{KeepOpen: true})
+	mustSend(t, w, "stuck")
+	<-g.entered
+	if err := w.CloseNow(); !errors.Is(err, ErrWriteStuck) {
+		t.Errorf("CloseNow: %v", err)
+	}
+	g.open()
+	<-w.Done()
+	if err := w.Close(soon(t)); !errors.Is(err, ErrClosed) {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+// A writer that is done leaves its destination as it was told to.
+func TestWriterClosesItsDestination(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		r, wr, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := NewWriter(wr, WriterOptions{KeepOpen: keep})
+		mustSend(t, w, "x")
+		mustClose(t, w)
+		if _, err := wr.WriteString("y"); (err == nil) != keep {
+			t.Errorf("KeepOpen %v: %v", keep, err)
+		}
+		wr.Close()
+		if got, _ := io.ReadAll(r); !strings.HasPrefix(string(got), "x\n") {
+			t.Errorf("%q", got)
+		}
+		r.Close()
+	}
+}
+
+func TestWaitHeedsItsContext(t *testing.T) {
+	g := newGate()
+	w := NewWriter(g, WriterOptions{})
+	mustSend(t, w, "first")
+	seq := mustSend(t, w, "second")
+	cause := errors.New("enough")
+	ctx, cancel := context.WithTimeoutCause(context.Background(), time.Millisecond, cause)
+	defer cancel()
+	if err := w.Wait(ctx, seq); err != cause {
+		t.Errorf("Wait: %v", err)
+	}
+	if len(w.waiters) != 0 {
+		t.Error("a waiter stays behind")
+	}
+	g.open()
+	mustClose(t, w)
+}
+
+type shortWriter struct{}
+
+func (shortWriter) Write(p []byte) (int, error) { return len(p) - 1, nil }
+
+func TestShortWriteIsAnError(t *testing.T) {
+	w := NewWriter(shortWriter{}, WriterOptions{})
+	mustSend(t, w, "x")
+	<-w.Done()
+	if err := w.Err(); !errors.Is(err, io.ErrShortWrite) {
+		t.Error(err)
+	}
+}
