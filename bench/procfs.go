@@ -54,7 +54,7 @@ func isFake(pid int) bool {
 }
 
 // statFields returns the fields of /proc/pid/stat after the command name:
-// state, parent, …
+// state, parent and so on.
 func statFields(pid int) []string {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -106,13 +106,12 @@ func (b *bench) memory() error {
 		if err != nil {
 			return err
 		}
-		bytes, err := rss(pids[:1])
+		// The root is the process the client started; a guardian is its child.
+		bytes, err1 := rss([]int{p.cmd.Process.Pid})
 		all, err2 := rss(pids)
-		if err := errors.Join(err, err2); err != nil {
+		if err := errors.Join(err1, err2); err != nil {
 			return err
 		}
-		// The root is the process the client started; a guardian is its child.
-		bytes, _ = rss([]int{p.cmd.Process.Pid})
 		values[w.name] = []float64{bytes / 1e6}
 		if w.name == "belay" {
 			note = fmt.Sprintf("with the guardian %.1f MB", all/1e6)

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/belayhq/belay/internal/faketool"
@@ -207,7 +206,7 @@ type clientProcess struct {
 // it can end everything that it failed to end.
 func (h *harness) startClient(argv []string) (*clientProcess, error) {
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	ownGroup(cmd)
 	cmd.WaitDelay = time.Second
 	if h.verbose {
 		cmd.Stderr = os.Stderr
@@ -265,7 +264,7 @@ func (p *clientProcess) step(name string, within time.Duration) (clientStep, err
 func (p *clientProcess) close() {
 	_ = p.in.Close()
 	if _, err := p.step("closed", 8*time.Second); err != nil {
-		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+		killGroup(p.cmd.Process.Pid)
 	}
 	for range p.steps { // until its output ends
 	}

@@ -1,8 +1,8 @@
 package main
 
 import (
+	"os"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/belayhq/belay/internal/faketool"
@@ -41,6 +41,8 @@ func sweep(w *faketool.Witness) {
 		}
 	}
 	for _, pid := range faketool.WaitDead(pids, time.Second) {
-		_ = syscall.Kill(pid, syscall.SIGKILL)
+		if p, err := os.FindProcess(pid); err == nil {
+			_ = p.Kill()
+		}
 	}
 }

@@ -60,12 +60,13 @@ type Client struct {
 
 	sendMu sync.Mutex // guards writes to in
 
-	mu      sync.Mutex    // guards the fields below
-	got     []Message     // every line, oldest first
-	change  chan struct{} // closed and replaced at each change
-	ended   error         // why reading ended; nil while it goes on
-	waited  bool
-	waitErr error
+	waitMu sync.Mutex // guards waited; its own, so that reading goes on meanwhile
+	waited bool
+
+	mu     sync.Mutex    // guards the fields below
+	got    []Message     // every line, oldest first
+	change chan struct{} // closed and replaced at each change
+	ended  error         // why reading ended; nil while it goes on
 }
 
 // NewClient returns a client that reads lines from r and writes to w. Close
@@ -307,10 +308,11 @@ func (c *Client) Ended(within time.Duration) bool {
 // Wait waits for the command to exit and returns its exit code, -1 if it was
 // killed by a signal.
 func (c *Client) Wait() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.waitMu.Lock()
+	defer c.waitMu.Unlock()
 	if !c.waited {
-		c.waitErr, c.waited = c.cmd.Wait(), true
+		_ = c.cmd.Wait() // the exit code below says it all
+		c.waited = true
 	}
 	return c.cmd.ProcessState.ExitCode()
 }

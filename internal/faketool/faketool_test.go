@@ -119,7 +119,7 @@ func TestForksTickOutsideTheProcess(t *testing.T) {
 	_, err := c.Initialize(newestLegacy)
 	must(t, err)
 	must(t, c.Call("1", "fork", `{"key":"k","n":1000,"fork":["child","setsid","daemon","envi","respawn","termproof"]}`, ""))
-	for _, how := range strings.Split(forkKinds, ", ") {
+	for how := range strings.SplitSeq(forkKinds, ", ") {
 		_, err := w.WaitFor("k/"+how, "tick", 10*time.Second)
 		must(t, err)
 	}

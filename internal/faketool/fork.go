@@ -42,11 +42,8 @@ func startHelper(how, key string, ms int, witness string, d *deadline) error {
 }
 
 // pause waits, asleep or burning processor time, and reports false when ctx
-// (nil = deaf) ended before the time was over.
+// ended before the time was over.
 func pause(ctx context.Context, d time.Duration, busy bool) bool {
-	if ctx == nil {
-		ctx = context.Background()
-	}
 	if busy {
 		for end := time.Now().Add(d); time.Now().Before(end); {
 			if ctx.Err() != nil {

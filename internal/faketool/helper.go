@@ -1,6 +1,7 @@
 package faketool
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"io"
@@ -71,7 +72,7 @@ func runTick(args []string) int {
 	h.flags(fs)
 	n := fs.Int("n", 1<<30, "number of ticks")
 	code := fs.Int("exit", 0, "exit code after the last tick")
-	print := fs.Bool("print", false, "print each tick on stdout too")
+	show := fs.Bool("print", false, "print each tick on stdout too")
 	busy := fs.Bool("busy", false, "burn processor time between ticks")
 	fork := fs.String("fork", "", "start one helper of this kind first: "+forkKinds)
 	clean := fs.Duration("clean", 0, "on SIGTERM: clean up for this long, say so, exit 143")
@@ -93,9 +94,9 @@ func runTick(args []string) int {
 		}
 	}
 	for i := 1; i <= *n; i++ {
-		pause(nil, time.Duration(h.ms)*time.Millisecond, *busy)
+		pause(context.Background(), time.Duration(h.ms)*time.Millisecond, *busy)
 		h.wit.write(h.key, "tick", fmt.Sprint(i))
-		if *print {
+		if *show {
 			fmt.Println("tick", i)
 		}
 	}

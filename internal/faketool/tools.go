@@ -87,13 +87,11 @@ func (s *server) callTool(c *call, p params) {
 		t.run(s, c, a, p)
 		return
 	}
-	s.running.Add(1)
-	go func() {
-		defer s.running.Done()
+	s.running.Go(func() {
 		defer c.finish()
 		<-s.ready
 		t.run(s, c, a, p)
-	}()
+	})
 }
 
 func (s *server) isReady() bool {

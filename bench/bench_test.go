@@ -1,0 +1,70 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/belayhq/belay/internal/faketool"
+)
+
+func TestMain(m *testing.M) {
+	faketool.MaybeRun()
+	os.Exit(m.Run())
+}
+
+// The program must measure what it can without Belay, and say what it cannot.
+func TestBareMeasurements(t *testing.T) {
+	b := &bench{rounds: 1, quick: true, dir: t.TempDir()}
+	if err := b.all("latency,throughput,cancel,startup"); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range b.report.rows {
+		if r.err != nil {
+			t.Errorf("%s: %v", r.name, r.err)
+		}
+		if !strings.HasPrefix(r.name, "processor") && (r.value("direct") <= 0 || r.value("relay") <= 0) {
+			t.Errorf("%s: direct %v, relay %v", r.name, r.value("direct"), r.value("relay"))
+		}
+		if r.verdict != "" {
+			t.Errorf("%s: judged %q without Belay", r.name, r.verdict)
+		}
+	}
+	if err := b.all("forced"); err != nil {
+		t.Fatal(err)
+	}
+	if last := b.report.rows[len(b.report.rows)-1]; last.err == nil {
+		t.Error("a forced stop was measured without Belay")
+	}
+	if err := b.all("nonsense"); err == nil {
+		t.Error("an unknown measurement was accepted")
+	}
+	if text := b.report.text(); !strings.Contains(text, "stdio latency, 100 B result") {
+		t.Error(text)
+	}
+}
+
+func TestReceipts(t *testing.T) {
+	const out = `{"runs":[{"receipt":{"verdict":"confirmed","steps":[
+		{"at":"2026-01-01T00:00:00Z","step":"told"},
+		{"at":"2026-01-01T00:00:01Z","step":"kill"},
+		{"at":"2026-01-01T00:00:01.012Z","step":"evidence","evidence":{"kind":"process_gone"}}]}}]}
+		{"verdict":"signalled","steps":[]}`
+	list, err := receipts(strings.NewReader(out))
+	if err != nil || len(list) != 2 {
+		t.Fatal(list, err)
+	}
+	if ms := list[0].killToDead(); ms != 12 {
+		t.Error("kill to dead", ms)
+	}
+	if ms := list[1].killToDead(); ms != -1 {
+		t.Error("no kill step, but", ms)
+	}
+}
+
+func TestParseBench(t *testing.T) {
+	values, order := parseBench("goos: linux\nBenchmarkRegister-2   \t 100 \t 812.5 ns/op\t 3 allocs/op\nBenchmarkRegister-2 100 800 ns/op 3 allocs/op\nPASS\n")
+	if len(order) != 2 || len(values["Register\tns/op"]) != 2 || values["Register\tallocs/op"][0] != 3 {
+		t.Error(values, order)
+	}
+}

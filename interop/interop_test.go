@@ -1,0 +1,95 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/belayhq/belay/internal/faketool"
+)
+
+// The pins must be whole, and the lock file must work with any registry: it
+// holds versions and digests, no addresses.
+func TestPins(t *testing.T) {
+	raw, err := peerFiles.ReadFile("peers/node/package-lock.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(raw), `"resolved"`) {
+		t.Error("package-lock.json holds addresses of a registry; make it with omit-lockfile-registry-resolved")
+	}
+	var lock struct {
+		Packages map[string]struct {
+			Version   string `json:"version"`
+			Integrity string `json:"integrity"`
+		} `json:"packages"`
+	}
+	if err := json.Unmarshal(raw, &lock); err != nil {
+		t.Fatal(err)
+	}
+	for name, p := range lock.Packages {
+		if name != "" && (p.Version == "" || p.Integrity == "") {
+			t.Errorf("%s has no version or no digest", name)
+		}
+	}
+	for _, v := range []string{"v1", "v2"} {
+		pin, err := peerFiles.ReadFile("peers/python/" + v + ".txt")
+		if err != nil || !strings.Contains(string(pin), "==") {
+			t.Errorf("python %s is not pinned: %q %v", v, pin, err)
+		}
+	}
+}
+
+func TestObserve(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "witness")
+	argv := faketool.Command("tick", "-witness="+path, "-key=k", "-ms=20", "-n=15")
+	c, err := faketool.StartClient(argv, faketool.ClientOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := faketool.NewWitness(path)
+	if _, err := w.WaitCount("k", "tick", 2, 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	waited := make(chan int)
+	go func() { waited <- c.Wait() }() // reaps it: a zombie would not count either
+	r := &row{peer: "p", event: "e", belay: true, next: "ok"}
+	r.observe(w, "k", time.Now())
+	if r.wentOn < 100*time.Millisecond || r.stillAt || len(r.alive) > 0 {
+		t.Errorf("it ticked for about 260 ms more and ended: %+v", r)
+	}
+	if code := <-waited; code != 0 {
+		t.Error("exit code", code)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestJudge(t *testing.T) {
+	for _, c := range []struct {
+		row  row
+		fail bool
+	}{
+		{row{belay: false, stillAt: true, next: "broken"}, false}, // a fact about others
+		{row{belay: true, next: "ok", wentOn: grace}, false},
+		{row{belay: true, next: "ok", stillAt: true}, true},
+		{row{belay: true, next: "ok", wentOn: 3 * time.Second}, true},
+		{row{belay: true, next: "ok", alive: []int{7}}, true},
+		{row{belay: true, next: "error"}, true},
+	} {
+		r := c.row
+		r.judge()
+		if (r.problem != "") != c.fail {
+			t.Errorf("%+v: problem %q", c.row, r.problem)
+		}
+	}
+}
+
+func TestMain(m *testing.M) {
+	faketool.MaybeRun()
+	os.Exit(m.Run())
+}
