@@ -237,9 +237,9 @@ func (w *Writer) Pending(seq uint64) bool {
 	return w.pendingLocked(seq)
 }
 
-// Wait waits until a frame is no longer pending: all of its bytes were taken by the
-// operating system, or it was withdrawn. It returns nil then. It returns the error that ended writing if the frame was lost by it, or ctx's
-// cause.
+// Wait waits until a frame is no longer pending: all of its bytes were taken by
+// the operating system, or it was withdrawn. It returns nil then, the error that
+// ended writing if the frame was lost by it, or ctx's cause.
 func (w *Writer) Wait(ctx context.Context, seq uint64) error {
 	w.mu.Lock()
 	if !w.pendingLocked(seq) {
