@@ -29,9 +29,7 @@ func newGate() *gate {
 
 func (g *gate) Write(p []byte) (int, error) {
 	g.entered <- struct{}{}
-	if _, ok := <-g.tokens; !ok {
-		// Closed: open for good.
-	}
+	<-g.tokens // closed: open for good
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.got.Write(p)
