@@ -43,6 +43,8 @@ type Stopper struct {
 
 	mu         sync.Mutex
 	terminated time.Time // when Terminate began; zero if it did not
+	asking     bool      // Terminate is at work
+	killing    bool      // Kill is at work
 	proven     bool      // an end was returned as evidence: it is said once
 }
 
@@ -88,19 +90,32 @@ func (s *Stopper) Tell(ctx context.Context, c *belay.Cancellation) (*belay.Evide
 // gone or the ladder is over.
 func (s *Stopper) Terminate(ctx context.Context, _ *belay.Cancellation) (*belay.Evidence, error) {
 	s.mu.Lock()
-	s.terminated = time.Now()
+	s.terminated, s.asking = time.Now(), true
 	s.mu.Unlock()
 	e, err := s.tree.Terminate(ctx, s.o.Select, s.o.Half)
-	return s.once(e), err
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asking = false
+	if s.killing {
+		return nil, err // who kills has more to say
+	}
+	return s.onceLocked(e), err
 }
 
 // Kill implements belay.Killer.
 func (s *Stopper) Kill(ctx context.Context, _ *belay.Cancellation) (*belay.Evidence, error) {
-	if e := s.letCleanUp(ctx); e != nil {
-		return s.once(e), nil
+	e := s.letCleanUp(ctx)
+	var err error
+	if e == nil {
+		s.mu.Lock()
+		s.killing = true
+		s.mu.Unlock()
+		e, err = s.tree.Kill(ctx, s.o.Select)
 	}
-	e, err := s.tree.Kill(ctx, s.o.Select)
-	return s.once(e), err
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.killing = false
+	return s.onceLocked(e), err
 }
 
 // letCleanUp waits out the ten seconds of a slow tool that was found inside
@@ -127,13 +142,11 @@ func (s *Stopper) letCleanUp(ctx context.Context) *belay.Evidence {
 
 var errCleanedUp = errors.New("the time to clean up is over")
 
-// once lets the end through one time: Terminate and Kill both see it.
-func (s *Stopper) once(e *belay.Evidence) *belay.Evidence {
+// onceLocked lets the end through one time: Terminate and Kill both see it.
+func (s *Stopper) onceLocked(e *belay.Evidence) *belay.Evidence {
 	if e == nil || e.Kind != belay.SeenProcessGone {
 		return e
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.proven {
 		return nil
 	}
@@ -142,8 +155,16 @@ func (s *Stopper) once(e *belay.Evidence) *belay.Evidence {
 }
 
 // Seen takes evidence from elsewhere ([Tree.Await]) and returns it if it says
-// something new; nil otherwise.
-func (s *Stopper) Seen(e *belay.Evidence) *belay.Evidence { return s.once(e) }
+// something new; nil while Terminate or Kill is at work, which will say the
+// same with the means.
+func (s *Stopper) Seen(e *belay.Evidence) *belay.Evidence {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.asking || s.killing {
+		return nil
+	}
+	return s.onceLocked(e)
+}
 
 // Plan implements belay.Planner.
 func (s *Stopper) Plan(context.Context) belay.Plan {

@@ -4,8 +4,10 @@ package cli
 // order is the order of the help.
 type commands struct {
 	Wrap    wrapCmd    `cmd:"" group:"run" help:"Put an MCP server on stdio under Belay."`
+	Exec    execCmd    `cmd:"" group:"run" help:"Run any command, with everything it starts, under Belay."`
 	Ps      psCmd      `cmd:"" group:"stop" help:"List what is running."`
 	Status  statusCmd  `cmd:"" group:"stop" help:"Show everything about one run, and its receipt."`
 	Cancel  cancelCmd  `cmd:"" group:"stop" help:"Stop runs, and say what proves that they stopped."`
+	Demo    demoCmd    `cmd:"" group:"more" help:"Press Stop on real processes, without Belay and with it."`
 	Version versionCmd `cmd:"" group:"more" help:"Print the version."`
 }

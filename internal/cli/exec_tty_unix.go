@@ -1,0 +1,50 @@
+//go:build linux || darwin
+
+package cli
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminal is the controlling terminal of this process. A nil terminal is
+// valid: there is none.
+type terminal struct {
+	file  *os.File
+	modes *unix.Termios // as they were at the start; nil if unknown
+}
+
+// openTerminal returns nil where there is no controlling terminal. Where there
+// is one the command stays in our process group, foreground or background:
+// then the shell's job control, Ctrl-C and Ctrl-Z mean both of us alike, and
+// nobody hangs on SIGTTIN or SIGTTOU that the other does not.
+func openTerminal() *terminal {
+	file, err := os.OpenFile("/dev/tty", os.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	t := &terminal{file: file}
+	if modes, err := unix.IoctlGetTermios(int(file.Fd()), getModes); err == nil {
+		t.modes = modes
+	}
+	return t
+}
+
+// restore undoes what a command that was killed did to the terminal's modes
+// (no echo, raw input). In the background it is not ours to touch.
+func (t *terminal) restore() {
+	if t == nil || t.modes == nil {
+		return
+	}
+	if group, err := unix.IoctlGetInt(int(t.file.Fd()), unix.TIOCGPGRP); err != nil || group != unix.Getpgrp() {
+		return
+	}
+	_ = unix.IoctlSetTermios(int(t.file.Fd()), setModes, t.modes)
+}
+
+func (t *terminal) close() {
+	if t != nil {
+		_ = t.file.Close()
+	}
+}
