@@ -6,10 +6,12 @@ import (
 	"os"
 
 	"github.com/belayhq/belay/internal/cli"
+	"github.com/belayhq/belay/internal/faketool"
 	"github.com/belayhq/belay/proc"
 )
 
 func main() {
-	proc.Main() // never returns in a guardian
+	proc.Main()         // never returns in a guardian
+	faketool.MaybeRun() // nor here in a tool of the demo
 	os.Exit(cli.Main(os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
 }
