@@ -33,8 +33,45 @@ type engine struct {
 	strikes chan struct{}           // capacity 1: held during one strike, so that two kills do not thaw each other's freezer
 	lost    func() bool             // whether the guardian is dead; nil in the guardian
 
-	mu    sync.Mutex
-	rules []SpareRule // those that do not match the leader
+	silent bool // the guardian reports to nobody and describes nobody
+
+	mu      sync.Mutex
+	rules   []SpareRule   // those that do not match the leader
+	scoped  map[ID]string // what otherScope found since scopeAt
+	scopeAt time.Time
+}
+
+// scopeMemory is how long the answer of otherScope is believed: the looks of
+// one sweep, of which each would read one more file for each process.
+const scopeMemory = 30 * time.Millisecond
+
+// otherScope says why a process is spared for having been moved to another
+// systemd unit, "" when it has not.
+func (e *engine) otherScope(id ID) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if now := time.Now(); e.scoped == nil || now.Sub(e.scopeAt) > scopeMemory {
+		e.scoped, e.scopeAt = make(map[ID]string), now
+	}
+	why, known := e.scoped[id]
+	if known {
+		return why
+	}
+	for _, s := range scopes(id.PID) {
+		if !e.own[s] {
+			why = WhyScope + " (" + s + ")"
+			break
+		}
+	}
+	e.scoped[id] = why
+	return why
+}
+
+// describe completes a process for a report.
+func (e *engine) describe(p *Process) {
+	if !e.silent {
+		describe(p)
+	}
 }
 
 func newEngine(leader ID, guardian int, cg *cgroup, rules []SpareRule) *engine {
@@ -91,12 +128,7 @@ func (e *engine) all() ([]Process, *view, error) {
 				return r.why()
 			}
 		}
-		for _, s := range scopes(p.PID) {
-			if !e.own[s] {
-				return WhyScope + " (" + s + ")"
-			}
-		}
-		return ""
+		return e.otherScope(p.ID())
 	})
 	return members, v, nil
 }
@@ -157,11 +189,11 @@ func (e *engine) finish(r *Report, selected, spared []Process) {
 		selected, spared = nil, nil
 	}
 	for i := range selected {
-		describe(&selected[i])
+		e.describe(&selected[i])
 		r.Survivors = appendOnce(r.Survivors, selected[i])
 	}
 	for i := range spared {
-		describe(&spared[i])
+		e.describe(&spared[i])
 		r.Spared = appendOnce(r.Spared, spared[i])
 	}
 	r.Gone = len(selected) == 0
@@ -180,7 +212,7 @@ func (e *engine) terminate(ctx context.Context, sel Selection, half time.Duratio
 			return
 		}
 		told[p.ID()] = true
-		describe(&p)
+		e.describe(&p)
 		if signalID(p.ID(), unix.SIGTERM) != nil {
 			return
 		}
@@ -292,8 +324,8 @@ func (e *engine) strike(sel Selection, r *Report) (selected, spared []Process, e
 }
 
 // killed notes a process in the report before it is killed.
-func killed(r *Report, p Process) {
-	describe(&p)
+func (e *engine) killed(r *Report, p Process) {
+	e.describe(&p)
 	r.Killed = appendOnce(r.Killed, p)
 }
 
@@ -306,7 +338,7 @@ func (e *engine) sweep(sel Selection, selected []Process, r *Report) {
 		for _, p := range selected {
 			if !stopped[p.ID()] {
 				stopped[p.ID()], fresh = true, true
-				killed(r, p)
+				e.killed(r, p)
 				_ = signalID(p.ID(), unix.SIGSTOP)
 			}
 		}

@@ -1,7 +1,7 @@
 package proc
 
 import (
-	"os"
+	"math"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -12,7 +12,14 @@ import (
 // becomeGuardian makes this process the parent of all orphans below it and
 // gives it a name that ps shows: it was executed as /proc/self/exe.
 func becomeGuardian() error {
-	_ = os.WriteFile("/proc/self/comm", []byte(guardianName), 0)
+	// Not by os.WriteFile, which would set up the runtime's poller.
+	if fd, err := unix.Open("/proc/self/comm", unix.O_WRONLY|unix.O_CLOEXEC, 0); err == nil {
+		_, _ = unix.Write(fd, []byte(guardianName))
+		_ = unix.Close(fd)
+	}
+	// The leader gets its three descriptors and nothing that P happened to
+	// inherit from whoever started it.
+	_ = unix.CloseRange(fdStderr+1, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
 	return becomeSubreaper()
 }
 

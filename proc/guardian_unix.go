@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"syscall"
 	"time"
@@ -182,7 +183,12 @@ func (g *guard) watch(in *bufio.Reader) {
 // later, until nobody but the spared is left. When the last one is gone, reap
 // ends the process in the middle of this.
 func (g *guard) cleanUp() {
+	// One second is little on a machine that is busy, perhaps with this very
+	// tree. Without the right to it this fails, and nothing is lost.
+	runtime.LockOSThread() // the priority is one thread's
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -10)
 	e := newEngine(g.leader, os.Getpid(), g.cg, g.order.Spare)
+	e.silent = true
 	self := os.Getpid()
 	e.members = func(v *view) []Process { return v.pick(treeOf(v, self, g.leader)) }
 	ctx, cancel := context.WithTimeoutCause(context.Background(), endGrace, errors.New("grace is over"))

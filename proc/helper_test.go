@@ -299,3 +299,45 @@ func (c *commander) spawn(command string) int {
 	}
 	return pid
 }
+
+// stopwatch measures a stretch of time, and how much of it this machine was
+// too busy to run a process that wanted to: a promise of "within a second" is
+// about our program, not about how many others share two cores.
+type stopwatch struct {
+	begun time.Time
+	stop  chan struct{}
+	lost  chan time.Duration
+}
+
+func startWatch() *stopwatch {
+	w := &stopwatch{time.Now(), make(chan struct{}), make(chan time.Duration, 1)}
+	go func() {
+		const nap = 2 * time.Millisecond
+		var lost time.Duration
+		for {
+			before := time.Now()
+			select {
+			case <-w.stop:
+				w.lost <- lost
+				return
+			case <-time.After(nap):
+				if late := time.Since(before) - nap; late > time.Millisecond {
+					lost += late
+				}
+			}
+		}
+	}()
+	return w
+}
+
+// within fails unless at most limit passed, stalls of the machine apart.
+func (w *stopwatch) within(t testing.TB, limit time.Duration, what string) {
+	t.Helper()
+	took := time.Since(w.begun)
+	close(w.stop)
+	lost := <-w.lost
+	if took > limit+2*lost {
+		t.Errorf("%s after %v, want %v (machine stalled for %v)", what, took, limit, lost)
+	}
+	t.Logf("%s after %v", what, took)
+}

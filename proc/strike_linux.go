@@ -32,7 +32,7 @@ func (e *engine) strikeCgroup(sel Selection, whole bool, selected []Process, r *
 	if whole {
 		for _, p := range selected {
 			if inside[p.PID] {
-				killed(r, p)
+				e.killed(r, p)
 			}
 		}
 		if e.cg.write("cgroup.kill", "1") != nil {
@@ -54,7 +54,7 @@ func (e *engine) strikeCgroup(sel Selection, whole bool, selected []Process, r *
 	inside = e.cg.pids()
 	for _, p := range selected {
 		if inside[p.PID] {
-			killed(r, p)
+			e.killed(r, p)
 			_ = signalID(p.ID(), unix.SIGKILL)
 		}
 	}
