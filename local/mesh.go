@@ -2,6 +2,7 @@ package local
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -161,8 +162,14 @@ func (m *Mesh) collect(ctx context.Context, f belay.Filter) ([]held, error) {
 			}
 		}
 	}
-	slices.SortFunc(list, func(a, b held) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+	slices.SortFunc(list, func(a, b held) int { return byAge(&a.Info, &b.Info) })
 	return list, errors.Join(errs...)
+}
+
+// byAge orders runs, the oldest first. Ids alone tell the time to the
+// millisecond only.
+func byAge(a, b *belay.Info) int {
+	return cmp.Or(a.Started.Compare(b.Started), bytes.Compare(a.ID[:], b.ID[:]))
 }
 
 // List implements [belay.Control]. Filter.Under reaches across processes.

@@ -1,7 +1,6 @@
 package local
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -37,7 +36,6 @@ func TestListJoinsProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := append(slices.Concat(a.Runs, b.Runs), c.ID())
-	slices.SortFunc(want, func(x, y belay.RunID) int { return bytes.Compare(x[:], y[:]) })
 	if got := ids(list); !slices.Equal(got, want) {
 		t.Errorf("List = %v, want %v", got, want)
 	}

@@ -168,7 +168,7 @@ func (w *wire) greeted(ctx context.Context) (h hello, err error) {
 		within = max(time.Until(d), time.Millisecond)
 	}
 	defer context.AfterFunc(ctx, func() { _ = w.conn.SetReadDeadline(time.Unix(1, 0)) })()
-	switch err := w.receive(&h, maxAnswer, within); {
+	switch err := w.receive(&h, maxHello, within); {
 	case err == nil:
 	case timedOut(err):
 		return h, &SocketError{Err: ended(ctx)}

@@ -123,7 +123,7 @@ func TestForeignSockets(t *testing.T) {
 		must(t, os.Chown(at("1008.sock"), 12345, 12345))
 		want["1008"] = "uid 12345"
 	}
-	m := NewMesh(MeshOptions{Dirs: []string{dir}, Timeout: 300 * time.Millisecond})
+	m := NewMesh(MeshOptions{Dirs: []string{dir}, Timeout: 700 * time.Millisecond})
 	start := time.Now()
 	list, err := m.List(t.Context(), belay.Filter{})
 	if took := time.Since(start); took > 3*time.Second {

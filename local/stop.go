@@ -1,7 +1,6 @@
 package local
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -139,7 +138,7 @@ func (o *outcome) sorted() []belay.CancelResult {
 	for _, r := range o.results {
 		list = append(list, r)
 	}
-	slices.SortFunc(list, func(a, b belay.CancelResult) int { return bytes.Compare(a.Run.ID[:], b.Run.ID[:]) })
+	slices.SortFunc(list, func(a, b belay.CancelResult) int { return byAge(&a.Run, &b.Run) })
 	return list
 }
 

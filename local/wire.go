@@ -20,6 +20,7 @@ const protocolVersion = 1
 
 // Bounds of the protocol.
 const (
+	maxHello   = 64 << 10
 	maxRequest = 4 << 20 // bytes of a request line: some 100,000 run ids
 	maxAnswer  = 4 << 20 // bytes of an answer line
 	maxBatch   = 64      // runs in one answer line

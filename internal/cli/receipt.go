@@ -28,10 +28,13 @@ func printVerdict(w io.Writer, st style, r *belay.Receipt) {
 	case !r.Final:
 		text += " (not final yet: it is still being stopped)"
 		t = warn
-	default:
+	case r.Verdict != belay.Unreachable:
 		text += took(r)
 	}
 	field(w, st, "verdict", st.paint(t, text))
+	if n := len(r.Steps); n > 0 && !r.OK() && r.Steps[n-1].Error != "" {
+		field(w, st, "because", oneLine(r.Steps[n-1].Error))
+	}
 	if r.Cancellation != nil {
 		field(w, st, "stopped by", stoppedBy(r.Cancellation))
 	}

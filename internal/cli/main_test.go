@@ -1,0 +1,35 @@
+package cli
+
+import (
+	"os"
+	"testing"
+
+	"github.com/belayhq/belay/proc"
+	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
+)
+
+// TestMain makes the test binary the programs that scripts run: belay itself,
+// and hold, which is some other Belay process with runs in it.
+func TestMain(m *testing.M) {
+	proc.Main() // never returns in a guardian
+	testscript.Main(leakFree{m}, map[string]func(){
+		"belay": func() { os.Exit(Main(os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr)) },
+		"hold":  func() { os.Exit(hold(os.Args[1:])) },
+	})
+}
+
+// leakFree fails the package if a goroutine is left at its end.
+type leakFree struct{ m *testing.M }
+
+// Run implements testscript.TestingM.
+func (l leakFree) Run() int {
+	code := l.m.Run()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			println(err.Error())
+			return 1
+		}
+	}
+	return code
+}
