@@ -93,7 +93,7 @@ func (s *server) plain(c *call, p params) {
 		s.initialize(c, p)
 	case "server/discover":
 		c.reply(map[string]any{
-			"supportedVersions": []string{modernVersion}, "capabilities": capabilities,
+			"supportedVersions": []string{modernVersion}, "capabilities": s.capabilities(),
 			"ttlMs": 0, "cacheScope": "private",
 			"_meta": map[string]any{"io.modelcontextprotocol/serverInfo": s.info()},
 		})
@@ -122,10 +122,12 @@ func (s *server) plain(c *call, p params) {
 	}
 }
 
-var capabilities = map[string]any{
-	"tools":     map[string]any{"listChanged": true},
-	"logging":   map[string]any{},
-	"resources": map[string]any{"subscribe": true},
+func (s *server) capabilities() map[string]any {
+	return map[string]any{
+		"tools":     map[string]any{"listChanged": true},
+		"logging":   map[string]any{},
+		"resources": map[string]any{"subscribe": !s.opt.noSubscribe},
+	}
 }
 
 func (s *server) info() map[string]any {
@@ -152,7 +154,7 @@ func (s *server) initialize(c *call, p params) {
 	if !slices.Contains(legacyVersions, version) {
 		version = newestLegacy
 	}
-	c.reply(map[string]any{"protocolVersion": version, "capabilities": capabilities, "serverInfo": s.info()})
+	c.reply(map[string]any{"protocolVersion": version, "capabilities": s.capabilities(), "serverInfo": s.info()})
 }
 
 // set changes the state, writes it down and acknowledges.

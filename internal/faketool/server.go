@@ -38,7 +38,7 @@ type options struct {
 	startAsk, atStart         string
 	bytes                     int
 	dieOnStart, versions      bool
-	toolsChange               bool
+	toolsChange, noSubscribe  bool
 	dieFrom                   int
 }
 
@@ -66,6 +66,7 @@ func (o *options) flags(fs *flag.FlagSet) {
 	fs.BoolVar(&o.dieOnStart, "die", false, "exit at once with code 41")
 	fs.IntVar(&o.dieFrom, "die-from", 0, "exit at once with code 41 from the n-th start on")
 	fs.BoolVar(&o.versions, "versions", false, "serverInfo.version differs at each start")
+	fs.BoolVar(&o.noSubscribe, "no-subscribe", false, "declare no resource subscriptions, which isolation call cannot have")
 	fs.BoolVar(&o.toolsChange, "tools-change", false, "the list of tools differs at each start")
 }
 
