@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"io"
 	"os"
 	"os/exec"
 	"time"
@@ -23,8 +22,7 @@ func (l *lab) startParent(script string) (*parentRun, error) {
 		argv = append([]string{l.self, "exec", "--grace", grace.String(), "--name", "parent", "--"}, argv...)
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Env = append(os.Environ(), l.env()...)
-	cmd.Stdout, cmd.Stderr = io.Discard, io.Discard
+	cmd.Env = append(os.Environ(), l.env()...) // no pipes: the children would hold them open
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
