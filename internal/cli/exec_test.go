@@ -311,3 +311,9 @@ func TestExecStoppedAbove(t *testing.T) {
 		t.Errorf("its exit code was %q\n%s", b, stderr)
 	}
 }
+
+// read is what a file in the place holds; empty if it is not there.
+func (p *place) read(name string) string {
+	b, _ := os.ReadFile(filepath.Join(p.dir, name))
+	return string(b)
+}
