@@ -13,7 +13,8 @@
 // that the server process itself appends to. Every row is run bare and under
 // `belay wrap --enforce strict --grace 500ms`. A row tells how long the work
 // went on after the Stop, which processes were left alive, what the client was
-// told, and whether its next call worked.
+// told, and whether its next calls in the same session worked: one at once,
+// one after the watching.
 //
 // # What fails, and what does not
 //

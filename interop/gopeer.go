@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -98,11 +99,16 @@ func goClient(args []string) int {
 	params.SetProgressToken("go-1")
 	how, _ := goCall(ctx, session, params)
 	sayStep("settled", how, true)
-	limit, end := context.WithTimeoutCause(context.Background(), 20*time.Second, fmt.Errorf("20s"))
-	defer end()
-	how, ok := goCall(limit, session, &mcp.CallToolParams{Name: c.NextTool, Arguments: c.NextArguments})
-	sayStep("next", how, ok)
-	_, _ = io.Copy(io.Discard, os.Stdin)
+	another := func(event string) {
+		limit, end := context.WithTimeoutCause(context.Background(), 20*time.Second, fmt.Errorf("20s"))
+		defer end()
+		how, ok := goCall(limit, session, &mcp.CallToolParams{Name: c.NextTool, Arguments: c.NextArguments})
+		sayStep(event, how, ok)
+	}
+	another("next")
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		another("later")
+	}
 	_ = session.Close()
 	sayStep("closed", "", true)
 	return 0

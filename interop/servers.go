@@ -98,17 +98,26 @@ func (h *harness) serverRow(s sdkServer, tool string, r *row) error {
 	}
 	r.observe(w, "k", stop)
 	c.Timeout = 5 * time.Second
-	m, err := c.Expect("2")
-	switch {
-	case err != nil:
-		r.next = "no answer within 5 s"
-	case m.Error != nil:
-		r.next = fmt.Sprintf("error %d: %s", m.Error.Code, m.Error.Message)
-	default:
-		r.next = "ok"
+	if r.next = answered(c, "2"); r.next == "ok" {
+		if err := s.call(c, "3", "echo", `{"message":"still here"}`, ""); err != nil {
+			return err
+		}
+		r.next = answered(c, "3")
 	}
 	r.told = describe(c.Responses("1"))
 	return nil
+}
+
+// answered says "ok" when the call got a result, else what was wrong.
+func answered(c *faketool.Client, id string) string {
+	m, err := c.Expect(id)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("no answer within %v", c.Timeout)
+	case m.Error != nil:
+		return fmt.Sprintf("error %d: %s", m.Error.Code, m.Error.Message)
+	}
+	return "ok"
 }
 
 // describe says what came back for the cancelled call.

@@ -62,7 +62,7 @@ func (r *row) cells() []string {
 // table collects the rows of a run.
 type table struct{ rows []*row }
 
-var columns = []string{"peer", "stopped by", "way", "work went on", "alive", "client was told", "next call", "problem"}
+var columns = []string{"peer", "stopped by", "way", "work went on", "alive", "client was told", "next calls", "problem"}
 
 func (t *table) add(r *row) {
 	r.judge()

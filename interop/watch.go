@@ -23,12 +23,12 @@ func (r *row) observe(w *faketool.Witness, key string, stop time.Time) {
 	}
 	last := w.LastTick(key)
 	r.wentOn = max(0, last.Sub(stop))
-	r.stillAt = time.Since(last) < 500*time.Millisecond && r.wentOn > watch/2
 	for _, pid := range pids {
 		if faketool.Alive(pid) {
 			r.alive = append(r.alive, pid)
 		}
 	}
+	r.stillAt = len(r.alive) > 0 && time.Since(last) < 500*time.Millisecond && r.wentOn > watch/2
 }
 
 // sweep ends what a row left behind: processes that this run has started, by

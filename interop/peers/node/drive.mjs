@@ -1,11 +1,12 @@
 // What both TypeScript clients do: connect, start the call, end it the way the
-// configuration says, make one more call, and stay until stdin ends. Each step
-// is one JSON line on stdout with its time.
+// configuration says, make one more call at once and one for each line on
+// stdin, until stdin ends. Each step is one JSON line on stdout with its time.
+import { createInterface } from "node:readline";
 
 export const config = JSON.parse(process.argv[2]);
 
 function say(event, more = {}) {
-  process.stdout.write(JSON.stringify({ at: performance.timeOrigin + performance.now(), event, ...more }) + "\n");
+  process.stdout.write(JSON.stringify({ at: Date.now(), event, ...more }) + "\n");
 }
 
 function text(result) {
@@ -37,13 +38,15 @@ export async function drive(connect) {
   } catch (error) {
     say("settled", { how: `error ${error.code ?? error.name}: ${String(error.message ?? error).slice(0, 120)}` });
   }
-  try {
-    say("next", { ok: true, how: text(await session.call(config.nextTool, config.nextArguments, { timeout: 20_000 })) });
-  } catch (error) {
-    say("next", { ok: false, how: String(error.message ?? error).slice(0, 200) });
-  }
-  process.stdin.resume();
-  await new Promise((done) => process.stdin.once("end", done));
+  const another = async (event) => {
+    try {
+      say(event, { ok: true, how: text(await session.call(config.nextTool, config.nextArguments, { timeout: 20_000 })) });
+    } catch (error) {
+      say(event, { ok: false, how: String(error.message ?? error).slice(0, 200) });
+    }
+  };
+  await another("next");
+  for await (const _ of createInterface({ input: process.stdin })) await another("later");
   await session.close();
   say("closed");
   process.exit(0);

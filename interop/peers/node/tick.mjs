@@ -6,7 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 const file = process.argv[2];
 
 export function write(key, name, detail = "") {
-  const nano = `${Math.round((performance.timeOrigin + performance.now()) * 1e3)}000`;
+  const nano = `${Date.now()}000000`; // unix nanoseconds
   appendFileSync(file, `${nano} ${process.pid} ${key} ${name}${detail ? " " + detail : ""}\n`);
 }
 

@@ -53,14 +53,19 @@ async def main():
             await call(session, scope)
         if scope.cancelled_caught:
             say("settled", how="cancelled locally")
-        try:
-            with anyio.fail_after(20):
-                result = await session.call_tool(config["nextTool"], config["nextArguments"])
-            say("next", ok=True, how=text(result))
-        except Exception as error:  # whatever it is, the harness wants to print it
-            say("next", ok=False, how=repr(error)[:200])
-        await anyio.to_thread.run_sync(sys.stdin.read, abandon_on_cancel=True)
+        await another(session, "next")
+        while await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True):
+            await another(session, "later")
     say("closed")
+
+
+async def another(session, event):
+    try:
+        with anyio.fail_after(20):
+            result = await session.call_tool(config["nextTool"], config["nextArguments"])
+        say(event, ok=True, how=text(result))
+    except Exception as error:  # whatever it is, the harness wants to print it
+        say(event, ok=False, how=repr(error)[:200])
 
 
 async def call(session, scope):
