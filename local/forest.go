@@ -1,6 +1,8 @@
 package local
 
 import (
+	"slices"
+
 	"github.com/belayhq/belay"
 )
 
@@ -55,7 +57,7 @@ func (f *forest) below(tops map[belay.RunID]bool, visit func(r *held, top belay.
 			}
 			seen[r.ID] = true
 			visit(r, top)
-			queue = append(queue[:len(queue):len(queue)], f.children[r.ID]...)
+			queue = append(slices.Clip(queue), f.children[r.ID]...)
 		}
 	}
 }

@@ -11,8 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/belayhq/belay"
 	"go.uber.org/goleak"
+
+	"github.com/belayhq/belay"
 )
 
 // envChild makes the test binary a Belay process of its own; see childMain.

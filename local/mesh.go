@@ -113,7 +113,7 @@ func (m *Mesh) ask(ctx context.Context, path string, req *request, each func(*an
 	if err != nil {
 		return nil, err
 	}
-	defer w.conn.Close()
+	defer func() { _ = w.conn.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = w.conn.Close() })()
 	r := &reply{from: process(path, h)}
 	for {

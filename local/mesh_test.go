@@ -65,6 +65,7 @@ type family struct {
 }
 
 func newFamily(t *testing.T) family {
+	t.Helper()
 	f := family{dir: privateDir(t)}
 	f.top, _ = spawn(t, f.dir, "top")
 	f.mid, _ = spawn(t, f.dir, "mid", EnvParent+"="+f.top.Ticket)
@@ -75,6 +76,7 @@ func newFamily(t *testing.T) family {
 }
 
 func (f *family) witness(t *testing.T, name string) string {
+	t.Helper()
 	b, err := os.ReadFile(filepath.Join(f.dir, name))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)

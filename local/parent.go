@@ -44,7 +44,7 @@ func Attach(ctx context.Context, text string, onCancel func(belay.CancelRequest)
 	defer end()
 	if err := CheckDir(filepath.Dir(t.socket)); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%w: %v", belay.ErrUnreachable, err)
+			return nil, fmt.Errorf("%w: %w", belay.ErrUnreachable, err)
 		}
 		return nil, err
 	}
@@ -63,11 +63,11 @@ func Attach(ctx context.Context, text string, onCancel func(belay.CancelRequest)
 
 func (p *Parent) introduce(text string) error {
 	if err := p.wire.send(request{Op: opAttach, Ticket: text}); err != nil {
-		return fmt.Errorf("%w: %v", belay.ErrUnreachable, err)
+		return fmt.Errorf("%w: %w", belay.ErrUnreachable, err)
 	}
 	var a answer
 	if err := p.wire.receive(&a, maxAnswer, DefaultTimeout); err != nil {
-		return fmt.Errorf("%w: %v", belay.ErrUnreachable, err)
+		return fmt.Errorf("%w: %w", belay.ErrUnreachable, err)
 	}
 	switch {
 	case a.Error != nil:

@@ -113,8 +113,7 @@ func open(ctx context.Context, path string, timeout time.Duration, req *request)
 }
 
 func asSocketError(path string, err error) error {
-	var s *SocketError
-	if errors.As(err, &s) {
+	if _, ok := errors.AsType[*SocketError](err); ok {
 		return err
 	}
 	return &SocketError{Socket: path, Pid: socketPid(path), Err: unreachable("cannot be reached: %v", err)}
@@ -151,8 +150,7 @@ func greet(ctx context.Context, path string) (*wire, hello, error) {
 		return w, h, nil
 	}
 	_ = c.Close()
-	var s *SocketError
-	if errors.As(err, &s) {
+	if s, ok := errors.AsType[*SocketError](err); ok {
 		s.Socket, s.Pid = path, socketPid(path)
 	}
 	return nil, h, err

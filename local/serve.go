@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -129,9 +130,12 @@ func (s *Server) look(ctx context.Context, w *wire, pending map[belay.RunID]bela
 		return nil
 	}
 	d, err := s.control.Get(ctx, id)
-	if err != nil { // forgotten meanwhile: the last word stands
+	if errors.Is(err, belay.ErrNotFound) { // forgotten meanwhile: the last word stands
 		delete(pending, id)
 		return nil
+	}
+	if err != nil {
+		return err
 	}
 	r.Run, r.Receipt = d.Info, d.Receipt
 	done := settled(&r)
@@ -163,7 +167,7 @@ func (s *Server) watch(ctx context.Context, w *wire, f belay.Filter) error {
 			a = answer{Error: faultOf(err)}
 		}
 		if w.send(a) != nil {
-			return nil
+			break // the watcher is gone, or too slow to be served
 		}
 	}
 	return nil

@@ -76,10 +76,11 @@ func dial(ctx context.Context, path string) (*net.UnixConn, error) {
 	}
 	defer done()
 	var d net.Dialer
+	addr := &net.UnixAddr{Name: short, Net: "unix"}
 	for {
-		c, err := d.DialContext(ctx, "unix", short)
+		c, err := d.DialUnix(ctx, "unix", nil, addr)
 		if err == nil {
-			return c.(*net.UnixConn), nil
+			return c, nil
 		}
 		if !errors.Is(err, syscall.EAGAIN) {
 			return nil, err

@@ -17,6 +17,7 @@ import (
 
 // deadPid is the pid of a process that has ended.
 func deadPid(t *testing.T) int {
+	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^$")
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 	must(t, cmd.Run())

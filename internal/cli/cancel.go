@@ -80,7 +80,7 @@ func (c *cancelCmd) Run(env *Env) error {
 		env.Warnf("stopped waiting; the Stop goes on (see \"belay ps\" and \"belay status RUN\")")
 		return exitWith(ExitStopped)
 	}
-	return c.exit(env, results, unknown, err)
+	return c.exit(results, unknown, err)
 }
 
 // request checks the flags.
@@ -146,7 +146,7 @@ func (c *cancelCmd) choose(env *Env, known []belay.Info, req *belay.CancelReques
 }
 
 // exit is the verdict on the whole: the first of these that is true.
-func (c *cancelCmd) exit(env *Env, results []belay.CancelResult, unknown int, err error) error {
+func (c *cancelCmd) exit(results []belay.CancelResult, unknown int, err error) error {
 	switch {
 	case len(refusals(err)) > 0:
 		return exitWith(ExitFailed)
@@ -169,8 +169,7 @@ func (c *cancelCmd) exit(env *Env, results []belay.CancelResult, unknown int, er
 // carried out there, though the process was reached.
 func refusals(err error) (list []error) {
 	for _, one := range flatten(err) {
-		var s *local.SocketError
-		if !errors.As(one, &s) {
+		if _, unreached := errors.AsType[*local.SocketError](one); !unreached {
 			list = append(list, one)
 		}
 	}

@@ -55,8 +55,7 @@ func usagef(format string, args ...any) error {
 
 // exitCode is where errors become exit codes.
 func exitCode(err error) int {
-	var e *exitError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*exitError](err); ok {
 		return e.code
 	}
 	return belay.ExitCode(err)
@@ -65,8 +64,8 @@ func exitCode(err error) int {
 // exitText is what standard error says about err; empty if nothing is left to
 // be said.
 func exitText(err error) string {
-	var e *exitError
-	if err == nil || errors.As(err, &e) && e.err == nil {
+	e, ok := errors.AsType[*exitError](err)
+	if err == nil || ok && e.err == nil {
 		return ""
 	}
 	return err.Error()

@@ -97,6 +97,6 @@ func find(known []belay.Info, typed string) (belay.Info, error) {
 
 // foreign reports whether err is about a socket that is no Belay's.
 func foreign(err error) bool {
-	var s *local.SocketError
-	return errors.As(err, &s) && s.Foreign
+	s, ok := errors.AsType[*local.SocketError](err)
+	return ok && s.Foreign
 }

@@ -71,8 +71,8 @@ func newParser(env *Env) (*kong.Kong, error) {
 
 // usageError makes the parser's complaint one line that says what to do next.
 func usageError(args []string, err error) error {
-	var parse *kong.ParseError
-	if !errors.As(err, &parse) {
+	parse, ok := errors.AsType[*kong.ParseError](err)
+	if !ok {
 		return err
 	}
 	help := "belay --help"

@@ -4,9 +4,10 @@ import (
 	"os"
 	"testing"
 
-	"github.com/belayhq/belay/proc"
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
+
+	"github.com/belayhq/belay/proc"
 )
 
 // TestMain makes the test binary the programs that scripts run: belay itself,

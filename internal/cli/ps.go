@@ -154,7 +154,7 @@ func (c *psCmd) events(ctx context.Context, env *Env, show func(*belay.Event) er
 
 func eventLine(ev *belay.Event) string {
 	state, _ := stateOf(&ev.Run)
-	line := fmt.Sprintf("%s  %s  %-14s  %-11s  %s", ev.At.Local().Format("15:04:05.000"), ev.Run.ID, ev.Type, state,
+	line := fmt.Sprintf("%s  %s  %-14s  %-11s  %s", clock(ev.At), ev.Run.ID, ev.Type, state,
 		title(ev.Run.Name, ev.Run.Kind, ev.Run.Server))
 	if r := ev.Receipt; r != nil && len(r.Steps) > 0 && ev.Type == belay.EventStep {
 		s := &r.Steps[len(r.Steps)-1]
@@ -177,7 +177,7 @@ func eventLine(ev *belay.Event) string {
 // second for the ages.
 func (c *psCmd) redraw(ctx context.Context, env *Env) error {
 	const (
-		clear   = "\x1b[H\x1b[2J"
+		wipe    = "\x1b[H\x1b[2J"
 		quickly = 100 * time.Millisecond // so that a burst of events is one redraw
 	)
 	changed := make(chan struct{}, 1)
@@ -185,7 +185,10 @@ func (c *psCmd) redraw(ctx context.Context, env *Env) error {
 	ctx, end := context.WithCancelCause(ctx)
 	go func() {
 		defer close(done)
-		for range env.mesh().Watch(ctx, belay.Filter{}) {
+		for _, err := range env.mesh().Watch(ctx, belay.Filter{}) {
+			if err != nil {
+				continue // the list below says it
+			}
 			select {
 			case changed <- struct{}{}:
 			default:
@@ -198,7 +201,7 @@ func (c *psCmd) redraw(ctx context.Context, env *Env) error {
 		if ctx.Err() != nil {
 			return exitWith(ExitStopped)
 		}
-		if _, err := io.WriteString(env.Stdout, clear); err != nil {
+		if _, err := io.WriteString(env.Stdout, wipe); err != nil {
 			return fmt.Errorf("print: %w", err)
 		}
 		st := styleOf(env.Stdout, env.Getenv) // anew: the window may have another size now

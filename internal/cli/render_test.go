@@ -158,7 +158,7 @@ func TestCancelExitCodes(t *testing.T) {
 		{"refused", cancelCmd{}, nil, errors.Join(refused, foreign), ExitFailed},
 		{"dry", cancelCmd{DryRun: true}, results{{Plan: &belay.Plan{}}}, nil, ExitDone},
 	} {
-		if got := exitCode(c.cmd.exit(&Env{}, c.r, 0, c.err)); got != c.want {
+		if got := exitCode(c.cmd.exit(c.r, 0, c.err)); got != c.want {
 			t.Errorf("%s: exit code %d, want %d", c.what, got, c.want)
 		}
 	}

@@ -16,9 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rogpeppe/go-internal/testscript"
+
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/local"
-	"github.com/rogpeppe/go-internal/testscript"
 )
 
 var update = flag.Bool("update", false, "write what the scripts print into their files")

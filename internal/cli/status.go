@@ -67,7 +67,7 @@ func printDetail(w io.Writer, st style, d *belay.Detail, now time.Time) {
 	if !d.Deadline.IsZero() {
 		when := moment(d.Deadline, now)
 		if d.Deadline.After(now) {
-			when = d.Deadline.Local().Format(time.DateTime) + " (in " + short(d.Deadline.Sub(now)) + ")"
+			when = wall(d.Deadline).Format(time.DateTime) + " (in " + short(d.Deadline.Sub(now)) + ")"
 		}
 		field(w, st, "deadline", when)
 	}
@@ -87,14 +87,14 @@ func printDetail(w io.Writer, st style, d *belay.Detail, now time.Time) {
 	}
 	printVerdict(w, st, r)
 	if r.Cancellation != nil {
-		field(w, st, "stop", r.Cancellation.Stop.String()+" at "+r.Cancellation.At.Local().Format("15:04:05.000"))
+		field(w, st, "stop", r.Cancellation.Stop.String()+" at "+clock(r.Cancellation.At))
 	}
 	printSteps(w, st, r)
 	printRest(w, st, r)
 }
 
 func moment(t, now time.Time) string {
-	return t.Local().Format(time.DateTime) + " (" + ago(now, t) + ")"
+	return wall(t).Format(time.DateTime) + " (" + ago(now, t) + ")"
 }
 
 func processText(i *belay.Info) string {

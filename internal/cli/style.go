@@ -101,3 +101,9 @@ func count(n int, noun string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
 }
+
+// wall is a time as the clock on the person's wall shows it.
+func wall(t time.Time) time.Time { return t.Local() } //nolint:gosmopolitan // people read it; programs get RFC 3339 from --json
+
+// clock is the time of day.
+func clock(t time.Time) string { return wall(t).Format("15:04:05.000") }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -87,7 +88,7 @@ func (t *table) print(w io.Writer, st style) {
 }
 
 func (t *table) dropEmpty() {
-	for i := len(t.columns) - 1; i >= 0; i-- {
+	for i := range slices.Backward(t.columns) {
 		empty := true
 		for _, row := range t.rows {
 			empty = empty && row[i].text == ""
