@@ -35,7 +35,7 @@ func (u *upstream) asked(m *mcp.Message) {
 		u.send(jsonrpc.AppendError(nil, m.ID, mcp.CodeInvalidRequest, fmt.Sprintf("the id is in flight, or more than %d requests are open", maxAsks), nil))
 		return
 	}
-	a := &ask{up: u, ours: s.askIDs.Next(), id: m.ID, token: m.ProgressToken(), method: m.Method, about: u.onlyCallLocked()}
+	a := &ask{up: u, ours: s.askIDs.Next(), id: m.ID, token: m.ProgressToken(), method: m.Method, about: u.soleLocked()}
 	if a.about != nil && a.about.stopped {
 		s.mu.Unlock()
 		u.send(jsonrpc.AppendError(nil, m.ID, mcp.CodeInvalidRequest, "the call was cancelled", nil))
@@ -56,18 +56,6 @@ func (u *upstream) send(frame []byte) {
 	if _, err := u.in.SendFrame(frame); err != nil {
 		u.s.log.Debug("a message to the server was dropped", "error", err)
 	}
-}
-
-// onlyCallLocked is the one call that is in flight, or nil where a request of
-// the server could belong to several.
-func (u *upstream) onlyCallLocked() *call {
-	if len(u.calls) != 1 {
-		return nil
-	}
-	for _, c := range u.calls {
-		return c
-	}
-	return nil
 }
 
 func (u *upstream) forgetAskLocked(a *ask) {

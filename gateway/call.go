@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/belayhq/belay"
@@ -28,23 +29,25 @@ type call struct {
 	run    *belay.Run // nil for a handshake, which nobody can cancel
 	frame  []byte     // a copy, of standing requests only: they are sent again to a fresh process
 
-	up      *upstream // nil while it waits for one
-	upID    jsonrpc.ID
-	seq     uint64     // of its frame in up's writer
-	began   proc.Stamp // when it was dispatched
-	others  bool       // other calls were in flight when it was dispatched
-	ordinal uint64     // how many calls had been dispatched by then
+	up     *upstream // nil while it waits for one
+	upID   jsonrpc.ID
+	seq    uint64     // of its frame in up's writer
+	began  proc.Stamp // when it was dispatched
+	until  proc.Stamp // when the next tool call was dispatched to the process; 0: none was
+	others bool       // other tool calls were in flight when it was dispatched
 
-	counted  bool // in up.busy
-	byCaller bool // the caller cancelled it: no answer, ever
-	stopped  bool // its run is cancelled: nothing of it is forwarded any more
-	answered bool
-	dropped  bool               // was stopped while it waited for a process
-	replied  belay.EvidenceKind // what the server sent after the Stop; "" nothing
-	partial  *string            // what a late success result said, until it was used
-	waiting  *time.Timer        // for a partial result
-	signs    int                // of life since the Stop
-	alive    chan struct{}      // capacity 1: another sign of life
+	awaits    bool // a worker was started for it
+	counted   bool // in up.busy
+	byCaller  bool // the caller cancelled it: no answer, ever
+	stopped   bool // its run is cancelled: nothing of it is forwarded any more
+	answered  bool
+	dropped   bool               // was stopped while it waited for a process
+	withdrawn bool               // was stopped before a byte of it was written
+	replied   belay.EvidenceKind // what the server sent after the Stop; "" nothing
+	partial   *string            // what a late success result said, until it was used
+	waiting   *time.Timer        // for a partial result
+	signs     int                // of life since the Stop
+	alive     chan struct{}      // capacity 1: another sign of life
 }
 
 func (s *Session) newCall(m *mcp.Message, b *batch) *call {
@@ -103,6 +106,7 @@ func (c *call) onCancel(_ *belay.Run, cause *belay.Cancellation) {
 		c.dropped = true
 	} else {
 		c.up.uncountLocked(c)
+		c.up.stopping = append(c.up.stopping, c)
 		c.up.purgeLocked()
 		s.cancelAsksLocked(c)
 	}
@@ -125,7 +129,11 @@ func (c *call) onCancel(_ *belay.Run, cause *belay.Cancellation) {
 // answerLocked gives a caller whose call somebody else stopped its one answer.
 func (c *call) answerLocked() {
 	s := c.s
-	if c.answered || c.byCaller {
+	if c.answered {
+		return
+	}
+	if c.byCaller {
+		s.leaveBatchLocked(c)
 		return
 	}
 	s.forgetLocked(c)
@@ -155,13 +163,17 @@ func (s *Session) forgetLocked(c *call) {
 	}
 }
 
-// fail settles a call that could not be carried out.
+// failLocked settles a call that could not be carried out.
 func (c *call) failLocked(code int, message string) {
 	if c.run != nil && !c.run.Finish(belay.Failed) {
 		return
 	}
 	c.s.forgetLocked(c)
 	c.answered = true
+	if c.byCaller { // its own cancel came first: it is told nothing (MCP-G24)
+		c.s.leaveBatchLocked(c)
+		return
+	}
 	c.s.replyLocked(c, jsonrpc.AppendError(nil, c.id, code, message, nil))
 }
 
@@ -182,6 +194,8 @@ func (c *call) Tell(ctx context.Context, cause *belay.Cancellation) (*belay.Evid
 	if up.in.Withdraw(seq) {
 		s.mu.Lock()
 		up.removeLocked(c)
+		c.withdrawn = true
+		up.releaseLocked(c)
 		s.mu.Unlock()
 		return &belay.Evidence{Kind: belay.SeenNotStarted, Scope: belay.ScopeHandler, Detail: "its request was taken back before a byte of it was written"}, nil
 	}
@@ -233,7 +247,7 @@ func (c *call) lateLocked(m *mcp.Message) {
 		kind = belay.SeenErrorReply
 	}
 	c.replied = kind
-	if text, ok := mcp.PartialText(m); ok && !c.byCaller && !c.answered {
+	if text, ok := mcp.PartialText(m); ok && c.method == mcp.MethodCallTool && !c.byCaller && !c.answered {
 		c.partial = &text
 		if c.waiting != nil {
 			c.answerLocked()
@@ -248,11 +262,9 @@ func (c *call) lateLocked(m *mcp.Message) {
 // processes born during the call are alive, or it is an error reply that may
 // come from a server whose worker runs on (MCP-G33).
 func (c *call) follow(kind belay.EvidenceKind) {
-	e := belay.Evidence{Kind: kind, Detail: "the server answered after the Stop"}
-	if kind == belay.SeenErrorReply && c.strict() {
-		e.Open = true
-	}
+	open := kind == belay.SeenErrorReply && c.strict()
 	children := c.children()
+	e := belay.Evidence{Kind: kind, Detail: "the server answered after the Stop", Open: open}
 	if len(children) > 0 {
 		e.Open, e.Survivors = true, supervise.Processes(children)
 	}
@@ -267,9 +279,10 @@ func (c *call) follow(kind belay.EvidenceKind) {
 		children = c.children()
 	}
 	if e.Survivors != nil {
-		c.run.Observe(belay.Evidence{Kind: kind, Detail: "the processes born during the call have ended", Open: kind == belay.SeenErrorReply && c.strict()})
+		c.run.Observe(belay.Evidence{Kind: belay.SeenSurvivors, Detail: "no process born during the call is left"})
+		c.run.Observe(belay.Evidence{Kind: kind, Detail: "the processes born during the call have ended", Open: open})
 	}
-	if kind == belay.SeenResult || !c.strict() {
+	if !open {
 		c.s.mu.Lock()
 		c.up.removeLocked(c)
 		c.s.mu.Unlock()
@@ -291,19 +304,19 @@ func (s *Session) pause(d time.Duration) bool {
 	}
 }
 
-// children lists the living processes that were born during the call. Where
-// other calls ran at the same time nobody can tell whose they are: none.
+// children lists the living processes that were born during the call, while
+// no other tool call was in flight. Where several ran at the same time nobody
+// can tell whose they are: none.
 func (c *call) children() []proc.Process {
 	c.s.mu.Lock()
-	up, began, alone := c.up, c.began, c.aloneLocked()
+	up, began, until, others := c.up, c.began, c.until, c.others
 	c.s.mu.Unlock()
-	if up == nil || !alone {
+	if up == nil || others || began == 0 {
 		return nil
 	}
-	return up.bornSince(began)
-}
-
-// aloneLocked reports whether no other call was in flight while this one ran.
-func (c *call) aloneLocked() bool {
-	return !c.others && c.up != nil && c.up.dispatched == c.ordinal
+	list := up.bornSince(began)
+	if until != 0 {
+		list = slices.DeleteFunc(list, func(p proc.Process) bool { return p.Start/bornUnit >= until/bornUnit })
+	}
+	return list
 }

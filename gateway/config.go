@@ -64,6 +64,8 @@ type Config struct {
 	Labels map[string]string
 	Log    *slog.Logger
 
+	watch time.Duration // from the Stop, how long signs of life are looked for; from Ladder
+
 	// Ticket makes the value of BELAY_PARENT for a process that works for a
 	// run; nil: processes get none.
 	Ticket func(belay.RunID) string
@@ -104,8 +106,8 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Facts == nil {
 		c.Facts = &peers.Facts{}
 	}
-	c.Ladder, _ = supervise.Ladder(c.Ladder, c.Facts, c.Command)
-	c.Ladder = c.Ladder.WithDefaults()
+	c.watch = c.Ladder.WithDefaults().ConfirmAfter
+	c.Ladder, _ = supervise.Ladder(c.Ladder, c.Facts, c.Command) // with time for a slow tool inside the tree
 	return c, nil
 }
 

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/belayhq/belay"
@@ -18,7 +19,7 @@ func (c *call) MayForce(ctx context.Context, p belay.Pressure) error {
 	if err := c.permitted(ctx, p); err != nil {
 		return err
 	}
-	if c.up.worker || c.onlyChildren() {
+	if c.up.worker || c.serverDone() {
 		return nil
 	}
 	return c.up.drain(ctx, c)
@@ -34,9 +35,12 @@ func (c *call) strict() bool {
 
 func (c *call) permitted(ctx context.Context, p belay.Pressure) error {
 	cfg := &c.s.cfg
+	c.s.mu.Lock() // after the dispatch of a call that was stopped while it was dispatched
+	up := c.up
+	c.s.mu.Unlock()
 	again := "a second Stop uses force: belay cancel " + c.run.ID().String()
 	switch {
-	case c.up == nil:
+	case up == nil:
 		return restrain("it was waiting; there is nothing to force")
 	case cfg.Observe:
 		return restrain("observe: this server is told and watched, never forced")
@@ -44,16 +48,20 @@ func (c *call) permitted(ctx context.Context, p belay.Pressure) error {
 		return restrain("enforce never: this server is told, never forced")
 	case c.standing():
 		return restrain("a subscription does no work that could be stopped")
-	case c.up.worker:
+	case up.worker:
 		return nil
-	case c.s.circuitOpen() && !p.Again:
+	case !p.Again && !p.Now && c.s.circuitOpen():
 		return restrain("three forced restarts within a minute; %s", again)
 	case p.Again, p.Now, cfg.Enforce == EnforceStrict, cfg.RestartSafe:
 		return nil
 	case cfg.Enforce == EnforceLenient:
 		return restrain("enforce lenient: the server was told and kept; %s", again)
 	}
-	return c.watchForLife(ctx, p.GiveUp, again)
+	giveUp := c.run.Cancellation().At.Add(cfg.watch)
+	if giveUp.After(p.GiveUp) {
+		giveUp = p.GiveUp
+	}
+	return c.watchForLife(ctx, giveUp, again)
 }
 
 // watchForLife returns nil as soon as there is a sign that the server still
@@ -99,13 +107,18 @@ func (c *call) lonely() bool {
 	return c.up.busy == 0
 }
 
-// onlyChildren reports whether the server itself is done with the call and
-// only processes born during it are to be ended.
-func (c *call) onlyChildren() bool {
+// serverDone reports whether the server itself is done with the call, by its
+// own word, so that at most processes born during it are to be ended. An error
+// reply is not believed under strict (MCP-G33). Once force is used on the
+// process it is too late to say so.
+func (c *call) serverDone() bool {
+	strict := c.strict()
 	c.s.mu.Lock()
-	replied := c.replied
-	c.s.mu.Unlock()
-	return replied == belay.SeenResult && len(c.children()) > 0
+	defer c.s.mu.Unlock()
+	if c.up == nil || c.up.force != nil {
+		return false
+	}
+	return c.replied == belay.SeenResult || c.replied == belay.SeenErrorReply && !strict
 }
 
 // drain waits until nobody else waits for a call on this process, for at most
@@ -204,30 +217,49 @@ func (s *Session) noteForcedLocked(c *call) {
 // else the server with what it had at its start and what was born during the
 // call, sparing what earlier calls left behind.
 func (c *call) selection() proc.Selection {
-	if c.onlyChildren() {
-		return supervise.Since(c.began)
+	if c.serverDone() {
+		return c.childSelection()
 	}
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	return c.up.selectionLocked(false)
+	return c.up.selectionLocked(c)
 }
 
-// selectionLocked is the selection for all stopped calls of the process, or for
-// all that are in flight.
-func (u *upstream) selectionLocked(inFlight bool) proc.Selection {
-	if u.worker || u.firstCall == 0 {
+// childSelection selects the processes that were born while this call alone
+// was in flight.
+func (c *call) childSelection() proc.Selection {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	sel := supervise.Since(c.began)
+	if c.until != 0 { // born during a later call
+		sel.SpareFrom, sel.SpareUntil = c.until, math.MaxInt64
+	}
+	return sel
+}
+
+// selectionLocked is the selection for forced and all other stopped calls of
+// the process; nil: for all that are in flight.
+func (u *upstream) selectionLocked(forced *call) proc.Selection {
+	if u.firstCall == 0 {
 		return supervise.Whole()
 	}
 	var since proc.Stamp
 	for _, c := range u.calls {
-		if (c.stopped || inFlight) && c.method == mcp.MethodCallTool && (since == 0 || c.began < since) {
+		meant := c == forced || c.stopped || forced == nil
+		if meant && c.method == mcp.MethodCallTool && (since == 0 || c.began < since) {
 			since = c.began
 		}
 	}
+	return u.exceptLeftLocked(since)
+}
+
+// exceptLeftLocked selects everything but what tool calls before since left
+// behind; 0: all of them.
+func (u *upstream) exceptLeftLocked(since proc.Stamp) proc.Selection {
 	if since == 0 {
 		since = proc.Now()
 	}
-	if since <= u.firstCall {
+	if u.firstCall == 0 || since <= u.firstCall {
 		return supervise.Whole()
 	}
 	return supervise.Except(u.firstCall, since)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/jsonrpc"
 	"github.com/belayhq/belay/mcp"
 	"github.com/belayhq/belay/proc"
 	"github.com/belayhq/belay/supervise"
@@ -15,13 +16,18 @@ import (
 
 // forcing is the end of one process by force. However many stopped calls ask
 // for it, each of its two steps is taken once, and its evidence is that of all.
+//
+// Once begun it is carried through: a call's ladder may end by other evidence
+// (a late result), but a process that was asked to end by force is of no use
+// to the session any more and must not stay.
 type forcing struct {
 	sel   proc.Selection
 	steps [2]struct {
 		once sync.Once
 		done chan struct{}
 	}
-	bury sync.Once
+	asked time.Time // when SIGTERM was sent; zero: it was not. Guarded by Session.mu
+	bury  sync.Once
 }
 
 const (
@@ -41,24 +47,29 @@ func (c *call) Kill(ctx context.Context, _ *belay.Cancellation) (*belay.Evidence
 }
 
 func (c *call) force(ctx context.Context, step int) (*belay.Evidence, error) {
-	if c.onlyChildren() {
+	if c.serverDone() {
 		return c.endChildren(ctx, step)
 	}
 	f := c.up.beginForce(c)
 	if f == nil {
 		return nil, errGone // whoever ends it brings the evidence
 	}
-	s := &f.steps[step]
-	s.once.Do(func() {
-		if !c.s.spare(func() { c.up.take(f, step); close(s.done) }) {
-			close(s.done)
-		}
-	})
 	select {
-	case <-s.done:
+	case <-c.up.takeOnce(f, step):
 	case <-ctx.Done():
 	}
 	return nil, nil
+}
+
+// takeOnce starts a step if nobody did, and returns what is closed at its end.
+func (u *upstream) takeOnce(f *forcing, step int) <-chan struct{} {
+	s := &f.steps[step]
+	s.once.Do(func() {
+		if !u.s.spare(func() { u.take(f, step); close(s.done) }) {
+			close(s.done)
+		}
+	})
+	return s.done
 }
 
 // spare is goTracked that says whether it could start.
@@ -74,13 +85,14 @@ func (u *upstream) beginForce(c *call) *forcing {
 	s := u.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	u.calls[c.upID.Key()] = c // it may have been purged, and wants the evidence
 	if u.force != nil {
 		return u.force
 	}
 	if u.dead {
 		return nil
 	}
-	f := &forcing{sel: u.selectionLocked(false)}
+	f := &forcing{sel: u.selectionLocked(c)}
 	for i := range f.steps {
 		f.steps[i].done = make(chan struct{})
 	}
@@ -102,25 +114,71 @@ func (u *upstream) beginForce(c *call) *forcing {
 
 // take carries out one step and buries the process if nothing is left of it.
 func (u *upstream) take(f *forcing, step int) {
-	ladder := u.s.cfg.Ladder
-	var e *belay.Evidence
-	var err error
-	ctx, end := context.WithTimeoutCause(u.s.life, ladder.KillAfter+2*time.Second, errStepOver)
-	defer end()
 	if step == stepTerminate {
-		e, err = u.tree.Terminate(ctx, f.sel, ladder.Grace/2)
-	} else {
-		e, err = u.tree.Kill(ctx, f.sel)
+		u.terminate(f)
+		return
 	}
+	if e := u.letCleanUp(f); e != nil {
+		f.bury.Do(func() { u.buried(*e) })
+		return
+	}
+	ctx, end := context.WithTimeoutCause(u.s.life, killLimit, errStepOver)
+	defer end()
+	e, err := u.tree.Kill(ctx, f.sel)
 	switch {
 	case e != nil && e.Kind == belay.SeenProcessGone:
 		f.bury.Do(func() { u.buried(*e) })
 	case e != nil:
 		u.s.log.Warn("processes of a stopped call are still alive after the kill", "survivors", len(e.Survivors))
 		u.observe(*e)
+		f.bury.Do(u.outlived)
 	case err != nil:
 		u.s.log.Warn("a stopped call's processes could not be ended", "error", err)
+		f.bury.Do(u.outlived)
 	}
+}
+
+// terminate asks by force, and sees to the kill if that has no effect and no
+// call's ladder gets so far.
+func (u *upstream) terminate(f *forcing) {
+	ladder := u.s.cfg.Ladder
+	u.s.mu.Lock()
+	f.asked = time.Now()
+	u.s.mu.Unlock()
+	ctx, end := context.WithTimeoutCause(u.s.life, ladder.KillAfter+killMargin, errStepOver)
+	defer end()
+	e, err := u.tree.Terminate(ctx, f.sel, ladder.Grace/2)
+	switch {
+	case e != nil && e.Kind == belay.SeenProcessGone:
+		f.bury.Do(func() { u.buried(*e) })
+		return
+	case err != nil:
+		u.s.log.Warn("a stopped call's processes could not be asked to end", "error", err)
+	}
+	u.takeOnce(f, stepKill)
+}
+
+const (
+	killMargin = 100 * time.Millisecond // after which the kill does not wait for a ladder any more
+	killLimit  = 5 * time.Second        // after which what is left counts as surviving
+)
+
+// letCleanUp gives a tool that is known to clean up slowly, and was only found
+// inside the tree, its ten seconds (DESIGN 11, 7). It returns evidence if all
+// ended by itself meanwhile. A kill well before its time was pressed by a
+// person, and waits for nothing.
+func (u *upstream) letCleanUp(f *forcing) *belay.Evidence {
+	u.s.mu.Lock()
+	asked := f.asked
+	u.s.mu.Unlock()
+	early := u.s.cfg.Ladder.KillAfter * 9 / 10 // a timer is late, never early
+	if asked.IsZero() || time.Since(asked) < early || u.tree.Signs().Slow == "" {
+		return nil
+	}
+	left := time.Until(asked.Add(supervise.SlowKillAfter))
+	ctx, end := context.WithTimeoutCause(u.s.life, max(left, 0), errStepOver)
+	defer end()
+	return u.tree.Await(ctx, f.sel)
 }
 
 var errStepOver = fmt.Errorf("the time for this step is over")
@@ -130,19 +188,48 @@ var errStepOver = fmt.Errorf("the time for this step is over")
 func (u *upstream) buried(e belay.Evidence) {
 	u.tree.Stdout().SetReadDeadline(time.Now()) // a spared process may hold the pipe open
 	<-u.gone
-	s := u.s
 	u.observe(e)
+	u.replace(len(e.Spared) > 0)
+}
+
+// outlived has the session go on although something of the process lives on: a
+// leader that does not die of SIGKILL does nothing else either.
+func (u *upstream) outlived() {
+	u.tree.Stdout().SetReadDeadline(time.Now())
+	<-u.gone
+	u.replace(true)
+}
+
+// replace forgets the calls of a process that was ended, and has a fresh one
+// made. With left, processes of it live on until Close, or until they end.
+func (u *upstream) replace(left bool) {
+	s := u.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(u.calls)
-	if len(e.Spared) == 0 {
-		s.dropLocked(u)
-		s.goLocked(func() { u.tree.Close(s.life) })
-	}
+	s.goLocked(func() { u.forgetWhenGone(left) })
 	if !u.worker && s.current == nil {
 		s.spawnLocked()
 	}
 	s.flushLocked()
+}
+
+// forgetWhenGone lets go of a process as soon as nothing of it is left.
+func (u *upstream) forgetWhenGone(left bool) {
+	u.in.CloseNow()
+	if left {
+		select {
+		case <-u.tree.Gone():
+		case <-u.s.life.Done():
+			return // Close ends it
+		}
+	}
+	u.tree.Close(u.s.life)
+	u.s.mu.Lock()
+	defer u.s.mu.Unlock()
+	if u.s.life.Err() == nil {
+		u.s.dropLocked(u)
+	}
 }
 
 // observe gives evidence to every stopped call of the process.
@@ -150,28 +237,32 @@ func (u *upstream) observe(e belay.Evidence) {
 	u.s.mu.Lock()
 	var stopped []*call
 	for _, c := range u.calls {
-		if c.run != nil && c.stopped {
+		if c.run != nil {
 			stopped = append(stopped, c)
 		}
 	}
 	u.s.mu.Unlock()
 	for _, c := range stopped {
-		c.run.Observe(e)
+		c.run.Observe(e) // which means nothing to a call that was not stopped
 	}
 }
 
 // endChildren ends the processes that were born during a call whose server is
 // done with it; the server itself is kept.
 func (c *call) endChildren(ctx context.Context, step int) (e *belay.Evidence, err error) {
+	sel := c.childSelection()
 	if step == stepTerminate {
-		e, err = c.up.tree.Terminate(ctx, supervise.Since(c.began), 0)
+		e, err = c.up.tree.Terminate(ctx, sel, 0)
 	} else {
-		e, err = c.up.tree.Kill(ctx, supervise.Since(c.began))
+		e, err = c.up.tree.Kill(ctx, sel)
 	}
-	if e != nil && len(e.Survivors) == 0 { // the server's own word, and nothing of the call is alive
-		e.Kind, e.Detail = belay.SeenResult, "the server answered, and the processes born during the call were ended"
+	if e == nil || len(e.Survivors) > 0 {
+		return e, err
 	}
-	return e, err
+	c.run.Observe(*e) // that none of them survived
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	return &belay.Evidence{Kind: c.replied, Detail: "the server answered, and the processes born during the call were ended"}, err
 }
 
 // ended settles what was in flight when the process said its last word: calls
@@ -181,7 +272,7 @@ func (u *upstream) ended() {
 	s := u.s
 	s.mu.Lock()
 	expected := u.expected || s.closing
-	sel := u.selectionLocked(true)
+	sel := u.selectionLocked(nil)
 	u.dead, u.ready = true, false
 	if s.current == u {
 		s.current = nil
@@ -234,6 +325,13 @@ func (u *upstream) failCallsLocked() (standing bool) {
 	for _, c := range u.calls {
 		switch {
 		case c.stopped:
+		case c.method == mcp.MethodPing && u.force != nil: // it held no force up, and must not show it
+			u.removeLocked(c)
+			if c.run.Finish(belay.Completed) {
+				s.forgetLocked(c)
+				c.answered = true
+				s.replyLocked(c, jsonrpc.AppendResponse(nil, c.id, nil))
+			}
 		case c.standing() && !s.closing:
 			standing = true
 			delete(u.calls, c.upID.Key())
@@ -272,12 +370,7 @@ func (u *upstream) sweep(sel proc.Selection) {
 		return
 	}
 	u.observe(*e)
-	if len(e.Spared) == 0 && len(e.Survivors) == 0 {
-		u.tree.Close(ctx)
-		u.s.mu.Lock()
-		u.s.dropLocked(u)
-		u.s.mu.Unlock()
-	}
+	u.s.goTracked(func() { u.forgetWhenGone(len(e.Spared)+len(e.Survivors) > 0) })
 }
 
 // sweepTime bounds the end of what a dead server left behind.

@@ -184,6 +184,7 @@ func (s *Session) cancelledLocked(m *mcp.Message) {
 		s.log.Info("the caller cancelled a call", "run", c.run.ID(), "call", c.title(), "reason", cancel.Reason)
 		c.byCaller = true
 		s.forgetLocked(c)
+		s.leaveBatchLocked(c)
 		s.mu.Unlock() // Cancel calls onCancel, which takes the lock
 		c.run.Cancel(s.byCaller(cancel.Reason))
 		s.mu.Lock()

@@ -38,6 +38,12 @@ func (u *upstream) responded(m *mcp.Message) {
 		return
 	}
 	u.removeLocked(c)
+	if c.byCaller { // its cancel was read while the answer was on its way
+		s.leaveBatchLocked(c)
+		u.releaseLocked(c)
+		s.mu.Unlock()
+		return
+	}
 	if why := s.unfitLocked(c); why != "" {
 		c.failLocked(mcp.CodeInternal, why)
 		s.failLocked(fmt.Errorf("%w: %s", ErrConfig, why))
@@ -47,14 +53,19 @@ func (u *upstream) responded(m *mcp.Message) {
 	s.forgetLocked(c)
 	c.answered = true
 	u.releaseLocked(c)
-	edit := jsonrpc.Edit{At: m.IDAt, New: []byte(c.id.Raw())}
+	edits := append(make([]jsonrpc.Edit, 0, 2), jsonrpc.Edit{At: m.IDAt, New: []byte(c.id.Raw())})
+	if c.standing() { // its last message names the subscription as well (MCP-73, A2)
+		if at := m.ResultSubscription(); at.Ok() {
+			edits = append(edits, jsonrpc.Edit{At: at, New: []byte(c.id.Raw())})
+		}
+	}
 	if c.batch != nil {
-		s.replyLocked(c, jsonrpc.AppendSplice(nil, m.Frame, edit))
+		s.replyLocked(c, jsonrpc.AppendSplice(nil, m.Frame, edits...))
 		s.mu.Unlock()
 		return
 	}
 	s.mu.Unlock()
-	s.forward(m.Frame, edit)
+	s.forward(m.Frame, edits...)
 }
 
 // unfitLocked says why a server cannot be used with isolation call: what it
@@ -140,10 +151,10 @@ func (u *upstream) announced(m *mcp.Message) {
 	s := u.s
 	s.mu.Lock()
 	ready := u.ready && !u.worker || u.worker && u.lease != nil && m.Method == mcp.NoticeLog
-	if m.Method == mcp.NoticeLog && len(u.calls) == 1 {
-		for _, c := range u.calls {
-			c.signOfLifeLocked("a log message")
-			ready = ready && !c.stopped
+	if m.Method == mcp.NoticeLog {
+		if c := u.soleLocked(); c != nil && c.stopped {
+			c.signLocked("a log message")
+			ready = false
 		}
 	}
 	var edits []jsonrpc.Edit

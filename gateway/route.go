@@ -5,6 +5,7 @@ import (
 
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/mcp"
+	"github.com/belayhq/belay/proc"
 )
 
 // routeLocked finds the process for a call, or nil if the call has to wait for
@@ -46,7 +47,8 @@ func (s *Session) leaseLocked(c *call) *upstream {
 		u.lease = c
 		return u
 	}
-	if s.leased < s.cfg.MaxProcesses {
+	if !c.awaits && s.leased < s.cfg.MaxProcesses {
+		c.awaits = true // one process for each call that waits, however often it is asked for
 		s.leased++
 		if !s.goLocked(s.spawnWorker) {
 			s.leased--
@@ -59,7 +61,7 @@ func (s *Session) leaseLocked(c *call) *upstream {
 const maxIdle = 4
 
 // releaseLocked takes a worker back from its call. One whose call was stopped
-// is never leased again.
+// is never leased again; what earlier calls left behind in it lives on.
 func (u *upstream) releaseLocked(c *call) {
 	s := u.s
 	if !u.worker || u.lease != c || c == nil {
@@ -68,14 +70,29 @@ func (u *upstream) releaseLocked(c *call) {
 	u.lease = nil
 	switch {
 	case u.dead:
-	case c.stopped || c.byCaller || len(s.idle) >= maxIdle:
-		u.dead = true
-		u.unleaseLocked()
-		s.goLocked(func() { u.retire() })
+	case c.stopped || c.byCaller:
+		u.retireLocked(c.began)
+	case len(s.idle) >= maxIdle:
+		u.retireLocked(0)
 	default:
 		s.idle = append(s.idle, u)
 	}
 	s.flushLocked()
+}
+
+// retireLocked ends a process that is not wanted any more, but for what tool
+// calls before since left behind (0: all of them). If its last call was
+// stopped, the end of the process is the evidence.
+func (u *upstream) retireLocked(since proc.Stamp) {
+	sel := u.exceptLeftLocked(since)
+	u.dead, u.ready, u.expected = true, false, true
+	u.unleaseLocked()
+	u.s.goLocked(func() {
+		u.sweep(sel)
+		u.s.mu.Lock()
+		clear(u.calls)
+		u.s.mu.Unlock()
+	})
 }
 
 // unleaseLocked makes room for another worker, once.
@@ -84,16 +101,6 @@ func (u *upstream) unleaseLocked() {
 		u.unleased = true
 		u.s.leased--
 	}
-}
-
-// retire ends a worker that is not wanted any more. If its last call was
-// stopped, the end of the process is the evidence.
-func (u *upstream) retire() {
-	u.close()
-	u.s.mu.Lock()
-	clear(u.calls)
-	u.s.dropLocked(u)
-	u.s.mu.Unlock()
 }
 
 // dropLocked forgets a process of which nothing is left.

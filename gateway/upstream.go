@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,21 +28,23 @@ type upstream struct {
 	force  *forcing      // set once force is used
 	gone   chan struct{} // closed when the pump has ended and the calls are settled
 
-	ready      bool                   // takes messages
-	dead       bool                   // its leader has ended, or force is being used on it
-	expected   bool                   // Belay itself ends it
-	unleased   bool                   // no longer counted in Session.leased
-	calls      map[string]*call       // by our id, stopped ones included until they are over
-	busy       int                    // calls that somebody is waiting for: not stopped, no subscription
-	asks       map[string]*ask        // its requests to the caller, by its own id
-	replay     map[string]chan []byte // our own requests while it is put into the session
-	dispatched uint64                 // calls so far
-	firstCall  proc.Stamp             // when the first call was dispatched
-	drains     int                    // calls whose force waits until nothing else is in flight
-	changed    chan struct{}          // closed and renewed when calls change while drains > 0
-	lease      *call                  // what a worker works for
-	purged     time.Time              // when stopped calls were last forgotten
-	strange    int                    // messages that nobody asked for
+	ready     bool                   // takes messages
+	dead      bool                   // its leader has ended, or force is being used on it
+	expected  bool                   // Belay itself ends it
+	unleased  bool                   // no longer counted in Session.leased
+	calls     map[string]*call       // by our id, stopped ones included until they are over
+	busy      int                    // calls that somebody is waiting for: not stopped, no subscription
+	asks      map[string]*ask        // its requests to the caller, by its own id
+	replay    map[string]chan []byte // our own requests while it is put into the session
+	tools     int                    // of busy, those of tools
+	solo      *call                  // the last tool call, while no other ran beside it
+	stopping  []*call                // stopped calls whose receipt may not be final yet
+	firstCall proc.Stamp             // when the first call was dispatched
+	drains    int                    // calls whose force waits until nothing else is in flight
+	changed   chan struct{}          // closed and renewed when calls change while drains > 0
+	lease     *call                  // what a worker works for
+	purged    time.Time              // when stopped calls were last forgotten
+	strange   int                    // messages that nobody asked for
 }
 
 // maxCalls bounds what is in flight on one process.
@@ -97,18 +100,13 @@ func (u *upstream) dispatchLocked(c *call, m *mcp.Message) {
 		c.failLocked(mcp.CodeInternal, fmt.Sprintf("%d calls are in flight on server %q already", len(u.calls), u.s.cfg.Name))
 		return
 	}
-	u.dispatched++
-	c.up, c.upID, c.ordinal = u, u.ids.Next(), u.dispatched
-	c.others = u.busy > 0
+	c.up, c.upID = u, u.ids.Next()
+	if c.method == mcp.MethodCallTool {
+		u.beginLocked(c)
+	}
 	if c.run != nil && !c.standing() {
 		c.counted = true
 		u.busy++
-	}
-	if c.method == mcp.MethodCallTool {
-		c.began = proc.Now()
-		if u.firstCall == 0 {
-			u.firstCall = c.began
-		}
 	}
 	if c.standing() && c.frame == nil {
 		c.frame = append([]byte(nil), m.Frame...)
@@ -131,6 +129,43 @@ func (u *upstream) dispatchLocked(c *call, m *mcp.Message) {
 		c.up = nil
 		c.failLocked(mcp.CodeInternal, fmt.Sprintf("the request could not be passed to server %q: %v", u.s.cfg.Name, err))
 	}
+}
+
+// beginLocked notes when a tool call begins, and which processes will be its.
+func (u *upstream) beginLocked(c *call) {
+	c.began = proc.Now()
+	if u.firstCall == 0 {
+		u.firstCall = c.began
+	}
+	if u.solo != nil {
+		u.solo.until = c.began
+		u.solo = nil
+	}
+	if c.others = u.tools > 0; !c.others {
+		u.solo = c
+	}
+	u.tools++
+}
+
+// soleLocked is the one call that the server can be at work on, stopped or
+// not, or nil where there are several.
+func (u *upstream) soleLocked() *call {
+	u.stopping = slices.DeleteFunc(u.stopping, func(c *call) bool {
+		r := c.run.Receipt()
+		return r == nil || r.Final
+	})
+	switch {
+	case u.busy == 0 && len(u.stopping) == 1:
+		return u.stopping[0]
+	case u.busy != 1 || len(u.stopping) > 0:
+		return nil
+	}
+	for _, c := range u.calls {
+		if c.counted {
+			return c
+		}
+	}
+	return nil
 }
 
 // wantsSigns reports whether Belay asks for progress on its own account, to
@@ -160,6 +195,9 @@ func (u *upstream) uncountLocked(c *call) {
 	if c.counted {
 		c.counted = false
 		u.busy--
+		if c.method == mcp.MethodCallTool {
+			u.tools--
+		}
 		u.changedLocked()
 	}
 }
@@ -171,6 +209,9 @@ const maxGhosts = 1024
 // purgeLocked forgets stopped calls whose receipt is final when there are too
 // many. A server that obeys the protocol never answers them (MCP-10).
 func (u *upstream) purgeLocked() {
+	if len(u.stopping) > maxGhosts {
+		u.soleLocked() // for what it forgets
+	}
 	if len(u.calls)-u.busy < 2*maxGhosts || time.Since(u.purged) < time.Second {
 		return
 	}

@@ -1,0 +1,167 @@
+package gateway
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/internal/faketool"
+	"github.com/belayhq/belay/proc"
+)
+
+// tickForever is the arguments of a tool that works until it is stopped.
+func tickForever(key string, more ...string) string {
+	return `{"key":"` + key + `","n":100000,"ms":10` + strings.Join(append([]string{""}, more...), ",") + `}`
+}
+
+// stopTime lets a tool work, cancels it, and returns how long after the cancel
+// the witness of the whole call was still written.
+func (r *rig) stopTime(id, key string) time.Duration {
+	r.t.Helper()
+	_, err := r.w.WaitFor(key, "tick", 20*time.Second)
+	r.ok(err)
+	at := time.Now()
+	r.ok(r.Cancel(id, "enough"))
+	r.receipt(id)
+	if r.w.StillTicking(key, 100*time.Millisecond) {
+		r.t.Errorf("%s still works after its receipt", key)
+	}
+	return r.w.LastTick(key).Sub(at)
+}
+
+// Issue, MCP-8, MCP-G33: a listening tool stops within 50 ms, a deaf one by
+// force within the ladder's times + 250 ms, a SIGTERM-proof one by the kill.
+// The receipt is confirmed, scope local-tree; the session lives on, and the
+// next call works although the client does not initialize again.
+func TestForceStrict(t *testing.T) {
+	deaf := []string{"-deaf-term", "-stay"}
+	cases := []struct {
+		name   string
+		flags  []string
+		args   string
+		ladder belay.Ladder
+		limit  time.Duration
+	}{
+		{"listening", nil, "", shortLadder, 50 * time.Millisecond},
+		{"deaf", nil, `"deaf":true`, shortLadder, shortLadder.Grace + slack},
+		{"deaf to SIGTERM", deaf, `"deaf":true`, shortLadder, shortLadder.Grace + shortLadder.KillAfter + slack},
+		{"deaf, default ladder", deaf, `"deaf":true`, belay.Ladder{}, belay.DefaultGrace + belay.DefaultKillAfter + slack},
+	}
+	for _, c := range cases {
+		for _, mode := range []proc.CgroupMode{proc.CgroupAuto, proc.CgroupOff} {
+			if c.ladder == (belay.Ladder{}) && mode == proc.CgroupOff {
+				continue // five seconds, once
+			}
+			name := c.name
+			if mode == proc.CgroupOff {
+				name += ", no cgroup"
+			}
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				inTime(t, c.limit, func(t *testing.T) time.Duration {
+					r := newRig(t, func(cfg *Config) { cfg.Ladder, cfg.Cgroup = c.ladder, mode }, c.flags...)
+					defer r.close()
+					before := r.state()
+					var more []string
+					if c.args != "" {
+						more = []string{c.args}
+					}
+					r.start("1", "tick", tickForever("k", more...))
+					took := r.stopTime("1", "k")
+					r.wantVerdict(r.receipt("1"), belay.Confirmed, belay.ScopeLocalTree)
+					r.echo()
+					after := r.state()
+					if after.Start != 2 || after.Initialized != 1 || after.Ready != 1 || after.Pid == before.Pid {
+						t.Errorf("before %+v, after %+v: want a fresh process in the same session", before, after)
+					}
+					r.silent("1")
+					return took
+				})
+			})
+		}
+	}
+}
+
+// Issue, MCP-G35: of a tool that forks in every way no process is left, with a
+// cgroup and without.
+func TestForceForks(t *testing.T) {
+	for name, mode := range map[string]proc.CgroupMode{"cgroup": proc.CgroupAuto, "no cgroup": proc.CgroupOff} {
+		for _, enforce := range []Enforce{EnforceStrict, EnforceAuto} {
+			t.Run(name+"/"+string(enforce), func(t *testing.T) {
+				t.Parallel()
+				r := newRig(t, func(cfg *Config) { cfg.Cgroup, cfg.Enforce = mode, enforce })
+				r.start("1", "fork", tickForever("k", `"fork":["child","setsid","daemon","envi","respawn","termproof"]`, `"deaf":true`))
+				for _, how := range []string{"child", "setsid", "daemon", "envi", "respawn", "termproof"} {
+					_, err := r.w.WaitFor("k/"+how, "tick", 20*time.Second)
+					r.ok(err)
+				}
+				r.ok(r.Cancel("1", "enough"))
+				r.wantVerdict(r.receipt("1"), belay.Confirmed, belay.ScopeLocalTree)
+				r.dead("k/")
+				r.echo()
+			})
+		}
+	}
+}
+
+// MCP-G33: an error reply does not end the ladder of strict, a result does.
+func TestForceAndReplies(t *testing.T) {
+	t.Run("error reply, tool goes on", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, nil, "-early", "-reply=error0")
+		r.start("1", "tick", tickForever("k", `"deaf":true`))
+		r.ok(r.Cancel("1", "enough"))
+		r.wantVerdict(r.receipt("1"), belay.Confirmed, belay.ScopeLocalTree)
+		if r.w.StillTicking("k", 100*time.Millisecond) {
+			t.Error("the tool works on")
+		}
+		r.silent("1")
+		r.echo()
+	})
+	t.Run("result", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t, nil, "-reply=result")
+		before := r.state()
+		r.start("1", "tick", tickForever("k"))
+		r.ok(r.Cancel("1", "enough"))
+		r.wantVerdict(r.receipt("1"), belay.Acknowledged, "")
+		if after := r.state(); after.Pid != before.Pid {
+			t.Errorf("the server was replaced after a result: %+v", after)
+		}
+		r.silent("1")
+	})
+	for _, child := range []string{"setsid", "termproof", "respawn"} {
+		t.Run("result with a living child: "+child, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, nil, "-reply=result")
+			before := r.state()
+			r.start("1", "fork", tickForever("k", `"fork":["`+child+`"]`))
+			_, err := r.w.WaitFor("k/"+child, "tick", 20*time.Second)
+			r.ok(err)
+			r.ok(r.Cancel("1", "enough"))
+			receipt := r.receipt("1")
+			r.wantVerdict(receipt, belay.Acknowledged, "")
+			if !receipt.OK() {
+				t.Errorf("not OK although nothing of the call is alive:\n%s", timeline(receipt))
+			}
+			r.dead("k/")
+			if after := r.state(); after.Pid != before.Pid {
+				t.Errorf("the server was replaced, though it had answered: %+v", after)
+			}
+		})
+	}
+	t.Run("result while the server is being ended", func(t *testing.T) {
+		// The tool is told, is slow to answer, and does so only after SIGTERM
+		// was sent: the process must still be ended and replaced.
+		t.Parallel()
+		r := newRig(t, nil, "-deaf-term", "-stay", "-reply=result", "-late=450ms")
+		r.start("1", "tick", tickForever("k"))
+		r.ok(r.Cancel("1", "enough"))
+		r.receipt("1")
+		r.echo()
+		r.until("the old process is ended", 5*time.Second, func() bool {
+			return len(faketool.WaitDead(r.w.Pids("server")[:1], 0)) == 0
+		})
+	})
+}
