@@ -113,7 +113,7 @@ func (t *Tree) Kill(ctx context.Context, sel proc.Selection) (*belay.Evidence, e
 func (t *Tree) End(ctx context.Context) (*belay.Evidence, error) {
 	t.relay()
 	t.Look()
-	report, err := t.Tree.Close(ctx)
+	report, err := t.Close(ctx)
 	if err != nil && !errors.Is(err, proc.ErrSurvivors) {
 		return nil, err
 	}

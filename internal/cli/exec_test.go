@@ -5,6 +5,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -138,8 +139,8 @@ func exitCodeOf(t *testing.T, err error) int {
 	if err == nil {
 		return 0
 	}
-	e, ok := err.(*exec.ExitError)
-	if !ok {
+	var e *exec.ExitError
+	if !errors.As(err, &e) {
 		t.Fatalf("it did not run: %v", err)
 	}
 	return e.ExitCode()
