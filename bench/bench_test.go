@@ -4,6 +4,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/belayhq/belay/internal/faketool"
 )
@@ -54,11 +55,11 @@ func TestReceipts(t *testing.T) {
 	if err != nil || len(list) != 2 {
 		t.Fatal(list, err)
 	}
-	if ms := list[0].killToDead(); ms != 12 {
-		t.Error("kill to dead", ms)
+	if kill, gone := list[0].killAndGone(); gone.Sub(kill) != 12*time.Millisecond {
+		t.Error("kill to gone", kill, gone)
 	}
-	if ms := list[1].killToDead(); ms != -1 {
-		t.Error("no kill step, but", ms)
+	if _, gone := list[1].killAndGone(); !gone.IsZero() {
+		t.Error("no kill step, but", gone)
 	}
 }
 

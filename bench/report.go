@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -30,6 +31,9 @@ type row struct {
 func (r *report) head(b *bench) {
 	r.title = fmt.Sprintf("%s/%s, %d cores, %s, %d rounds, medians", runtime.GOOS, runtime.GOARCH,
 		runtime.NumCPU(), runtime.Version(), b.rounds)
+	if load, err := os.ReadFile("/proc/loadavg"); err == nil {
+		r.title += ", load average at the start " + strings.Fields(string(load))[0]
+	}
 	if b.quick {
 		r.title += " (quick: a look, not a measurement)"
 	}
