@@ -3,12 +3,9 @@
 package proc
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 )
 
@@ -88,32 +85,6 @@ func line(v any) []byte {
 		panic(err)
 	}
 	return append(b, '\n')
-}
-
-// guardianName is argv[0] of every guardian and guardianMark its argv[1].
-const (
-	guardianName = "belay-guardian"
-	guardianMark = "--guards-one-tree"
-	labelMax     = 128
-)
-
-// guardianArgs is the command line: name, mark, pid of P, label. The label is
-// last and always present, so that it can hold anything but NUL.
-func guardianArgs(label string) []string {
-	label = strings.ReplaceAll(label, "\x00", "")
-	if len(label) > labelMax {
-		label = label[:labelMax]
-	}
-	return []string{guardianName, guardianMark, strconv.Itoa(os.Getpid()), label}
-}
-
-// parseGuardian recognises a guardian by its raw command line.
-func parseGuardian(cmdline []byte) (label string, ok bool) {
-	f := bytes.Split(bytes.TrimSuffix(cmdline, []byte{0}), []byte{0})
-	if len(f) != 4 || string(f[0]) != guardianName || string(f[1]) != guardianMark {
-		return "", false
-	}
-	return string(f[3]), true
 }
 
 // resolve finds the file to execute as execvp would inside the leader: in the

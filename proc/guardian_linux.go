@@ -3,7 +3,6 @@ package proc
 import (
 	"math"
 	"runtime"
-	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -51,39 +50,15 @@ func wait4Any(ws *syscall.WaitStatus) (int, error) {
 }
 
 // awaitStrays has nothing to do where no process can leave the guardian.
-func awaitStrays(int) {}
+func awaitStrays(ID) {}
 
-// treeOf returns the pids of the tree under a living guardian.
-func treeOf(v *view, guardian int, _ ID) map[int]bool { return v.below(guardian) }
+// tracker knows which processes belong to a tree under a living guardian.
+type tracker struct{ guardian int }
 
-// GuardianLabel reports whether the process is a guardian, and the
-// Config.Label of its tree. Anybody can dress a process up as one, so it may
-// be used to take rights away, never to grant them.
-func GuardianLabel(pid int) (label string, ok bool) {
-	var buf [4096]byte
-	n := readSmall("/proc/"+strconv.Itoa(pid)+"/cmdline", buf[:])
-	if n <= 0 {
-		return "", false
-	}
-	return parseGuardian(buf[:n])
-}
+func newTracker(guardian, _ ID) *tracker { return &tracker{guardian.PID} }
 
-// InTree returns the labels of the trees that the process lies in, innermost
-// first; none when it is in no tree, or gone. A process cannot leave: it
-// remains a descendant of its guardian as long as that lives.
-func InTree(pid int) (labels []string) {
-	for range 1000 { // no real chain is longer; a race could make a circle
-		p, ok := readProc(pid)
-		if !ok || p.PPID <= 1 {
-			return labels
-		}
-		pid = p.PPID
-		if label, ok := GuardianLabel(pid); ok {
-			labels = append(labels, label)
-		}
-	}
-	return labels
-}
+// pids is exact: nothing can leave a subreaper's descendants.
+func (t *tracker) pids(v *view) map[int]bool { return v.below(t.guardian) }
 
 // Proven reports whether the guarantees of this package are proven by tests
 // on this operating system.

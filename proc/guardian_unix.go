@@ -18,14 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// endGrace lies between SIGTERM and SIGKILL at Belay's own end (DESIGN
-	// section 12).
-	endGrace = 500 * time.Millisecond
-	// orphanLimit bounds how long a guardian without P goes on killing. Only
-	// a process in an uninterruptible sleep, or of another user, lasts.
-	orphanLimit = 30 * time.Second
-)
+// orphanLimit bounds how long a guardian without P goes on killing. Only a
+// process in an uninterruptible sleep, or of another user, lasts.
+const orphanLimit = 30 * time.Second
 
 // Main makes this process a guardian if it was started as one, and then never
 // returns. Call it first thing in main, and in TestMain of every package whose
@@ -154,7 +149,7 @@ func (g *guard) reap() {
 			say(notice{Exit: &x})
 		}
 	}
-	awaitStrays(g.leader.PID)
+	awaitStrays(g.leader)
 	g.cg.remove()
 	say(notice{Empty: true})
 }
@@ -189,8 +184,8 @@ func (g *guard) cleanUp() {
 	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -10)
 	e := newEngine(g.leader, os.Getpid(), g.cg, g.order.Spare)
 	e.silent = true
-	self := os.Getpid()
-	e.members = func(v *view) []Process { return v.pick(treeOf(v, self, g.leader)) }
+	track := newTracker(selfID(), g.leader)
+	e.members = func(v *view) []Process { return v.pick(track.pids(v)) }
 	ctx, cancel := context.WithTimeoutCause(context.Background(), endGrace, errors.New("grace is over"))
 	r := e.terminate(ctx, Selection{}, 0, nil)
 	cancel()

@@ -84,7 +84,11 @@ type Report struct {
 	TakenOver bool
 }
 
-const reportMax = 1000 // bound of the lists of a Report
+const (
+	reportMax  = 1000     // bound of the lists of a Report
+	commandMax = 512      // bound of Process.Command, in bytes
+	cmdlineMax = 32 << 10 // of what spare rules look at
+)
 
 func appendOnce(list []Process, p Process) []Process {
 	if len(list) >= reportMax {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -52,27 +51,13 @@ func startError(cfg *Config, f failed) error {
 // prepare checks the configuration and makes the order from it, but for the
 // cgroup.
 func prepare(cfg *Config, marker string) (*order, error) {
-	if cfg.Dir != "" {
-		if st, err := os.Stat(cfg.Dir); err != nil {
-			return nil, fmt.Errorf("%w: working directory: %w; create it or name another", ErrStart, err)
-		} else if !st.IsDir() {
-			return nil, fmt.Errorf("%w: working directory %q is not a directory", ErrStart, cfg.Dir)
-		}
+	if err := checkDir(cfg.Dir); err != nil {
+		return nil, err
 	}
-	env := cfg.Env
-	if env == nil {
-		env = os.Environ()
-	}
-	name, _, ok := strings.Cut(marker, "=")
-	if !ok || name == "" {
-		return nil, fmt.Errorf("%w: marker %q is not name=value", ErrStart, marker)
-	}
-	env = withEnv(env, name, marker)
+	env := environment(cfg, marker)
 	args := append([]string{cfg.Path}, cfg.Args...)
-	for _, s := range append(append([]string{cfg.Dir}, args...), env...) {
-		if strings.Contains(s, "\x00") {
-			return nil, fmt.Errorf("%w: %q contains a NUL byte", ErrStart, s)
-		}
+	if err := checkNUL([]string{cfg.Dir}, args, env); err != nil {
+		return nil, err
 	}
 	file, err := resolve(cfg.Path, cfg.Dir, env)
 	if err != nil {
@@ -83,60 +68,4 @@ func prepare(cfg *Config, marker string) (*order, error) {
 		o.Group = unix.Getpgrp()
 	}
 	return o, nil
-}
-
-// withEnv returns env with the entry in place of any other of that name.
-func withEnv(env []string, name, entry string) []string {
-	out := make([]string, 0, len(env)+1)
-	for _, e := range env {
-		if !strings.HasPrefix(e, name+"=") {
-			out = append(out, e)
-		}
-	}
-	return append(out, entry)
-}
-
-// stdio holds both ends of the leader's input and output.
-type stdio struct {
-	child [3]*os.File // given to the guardian
-	mine  [3]*os.File // P's ends of pipes that were made here; nil for inherited ones
-}
-
-func openStdio(cfg *Config) (*stdio, error) {
-	io := &stdio{child: [3]*os.File{cfg.Stdin, cfg.Stdout, cfg.Stderr}}
-	for i, f := range io.child {
-		if f != nil {
-			continue
-		}
-		r, w, err := os.Pipe()
-		if err != nil {
-			io.close()
-			return nil, fmt.Errorf("%w: pipe for standard input or output: %w", ErrStart, err)
-		}
-		if i == 0 {
-			io.child[i], io.mine[i] = r, w
-		} else {
-			io.child[i], io.mine[i] = w, r
-		}
-	}
-	return io, nil
-}
-
-// closeChild closes the leader's ends that were made here: P must not hold
-// them, or it would never read an end of file.
-func (io *stdio) closeChild() {
-	for i, f := range io.mine {
-		if f != nil {
-			io.child[i].Close()
-		}
-	}
-}
-
-func (io *stdio) close() {
-	io.closeChild()
-	for _, f := range io.mine {
-		if f != nil {
-			f.Close()
-		}
-	}
 }

@@ -137,21 +137,15 @@ func parseStat(b []byte) (Process, bool) {
 	}, true
 }
 
-const (
-	commandMax = 512      // bound of Process.Command
-	cmdlineMax = 32 << 10 // of what spare rules look at
-)
-
-// cmdline returns the arguments joined by spaces, at most max bytes; "" for a
-// process that is gone or has none.
-func cmdline(pid, max int) string {
+// rawCmdline returns the arguments, each ended by NUL, at most max bytes; nil
+// for a process that is gone or has none.
+func rawCmdline(pid, max int) []byte {
 	buf := make([]byte, max)
 	n := readSmall("/proc/"+strconv.Itoa(pid)+"/cmdline", buf)
 	if n <= 0 {
-		return ""
+		return nil
 	}
-	b := bytes.TrimRight(buf[:n], "\x00")
-	return string(bytes.ReplaceAll(b, []byte{0}, []byte{' '}))
+	return buf[:n]
 }
 
 // describe fills the fields that cost a read of their own.

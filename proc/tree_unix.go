@@ -5,7 +5,6 @@ package proc
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,16 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// killLimit bounds a Kill whose context has no deadline: a process in an
-	// uninterruptible sleep can outlast any patience.
-	killLimit = 10 * time.Second
-	// closeKill bounds the killing part of Close.
-	closeKill = 5 * time.Second
-	// startLimit bounds the guardian's answer to an order.
-	startLimit = 30 * time.Second
-)
-
 // Tree is one command and every process that comes from it. All methods may be
 // called at any time and from many goroutines. Whoever starts a tree closes it.
 type Tree struct {
@@ -36,6 +25,7 @@ type Tree struct {
 	marker   string
 	cg       *cgroup
 	eng      *engine
+	track    *tracker
 	cmd      *exec.Cmd // the guardian
 
 	done  chan struct{} // closed when the leader has ended; exit is set before
@@ -56,141 +46,6 @@ type Tree struct {
 	closeErr error
 }
 
-// treeSeq makes default markers unique in this process.
-var treeSeq atomic.Int64
-
-// subreaperOnce: P inherits the orphans of guardians that die.
-var subreaperOnce sync.Once
-
-// forkGate is held for reading while a guardian is forked: until its exec it
-// looks like P itself, and must not be taken for an orphan.
-var forkGate sync.RWMutex
-
-// Start runs the command under a new guardian. It returns when the command was
-// really executed: a missing or unfit program is an error of Start (ErrNotFound,
-// ErrNotExecutable, else ErrStart), not an exit code. Takes some 10 ms. When
-// ctx ends during the start the command is killed and the cause returned;
-// afterwards ctx means nothing to the tree.
-func Start(ctx context.Context, cfg Config) (*Tree, error) {
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("%w: %w", ErrStart, context.Cause(ctx))
-	}
-	subreaperOnce.Do(func() { _ = becomeSubreaper() })
-	marker := cfg.Marker
-	if marker == "" {
-		self := selfID()
-		marker = fmt.Sprintf("BELAY_TREE=%d-%d-%d", self.PID, self.Born/bornUnit, treeSeq.Add(1))
-	}
-	ord, err := prepare(&cfg, marker)
-	if err != nil {
-		return nil, err
-	}
-	t := &Tree{marker: marker, done: make(chan struct{}), gone: make(chan struct{}), empty: make(chan struct{})}
-	if t.io, err = openStdio(&cfg); err != nil {
-		return nil, err
-	}
-	if cfg.Cgroup == CgroupAuto {
-		if cg, err := newCgroup(); err == nil {
-			t.cg, ord.Cg = cg, cg.dir
-		}
-	}
-	if err := t.launch(ctx, &cfg, ord); err != nil {
-		t.io.close()
-		t.cg.remove()
-		return nil, err
-	}
-	go t.run()
-	if ctx.Err() != nil {
-		// The caller is gone; nobody will ever close this tree.
-		t.io.close()
-		limit, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), killLimit, ErrStart)
-		defer cancel()
-		_, _ = t.Kill(limit, Selection{})
-		_, _ = t.Close(limit)
-		return nil, fmt.Errorf("%w: %q: %w", ErrStart, cfg.Path, context.Cause(ctx))
-	}
-	return t, nil
-}
-
-// launch starts the guardian, sends the order and waits for the answer.
-func (t *Tree) launch(ctx context.Context, cfg *Config, ord *order) error {
-	mine, theirs, err := socketPair()
-	if err != nil {
-		return fmt.Errorf("%w: control socket: %w", ErrStart, err)
-	}
-	t.control = mine
-	exe, err := guardianExe()
-	if err == nil {
-		t.cmd = &exec.Cmd{
-			Path: exe, Args: guardianArgs(cfg.Label), Env: guardianEnv(),
-			ExtraFiles: []*os.File{theirs, t.io.child[0], t.io.child[1], t.io.child[2]},
-			// A group of its own: what is sent to Belay's group must not take
-			// the guardian with it.
-			SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
-		}
-		forkGate.RLock()
-		err = t.cmd.Start()
-		forkGate.RUnlock()
-	}
-	theirs.Close()
-	t.io.closeChild()
-	if err != nil {
-		mine.Close()
-		return fmt.Errorf("%w: guardian: %w", ErrStart, err)
-	}
-	t.guardian = ID{PID: t.cmd.Process.Pid}
-	if p, ok := readProc(t.guardian.PID); ok {
-		t.guardian.Born = p.Start
-	}
-	n, err := t.exchange(ctx, ord)
-	switch {
-	case err != nil:
-		err = fmt.Errorf("%w: %q: guardian did not answer: %w", ErrStart, cfg.Path, errors.Join(err, context.Cause(ctx)))
-	case n.Failed != nil:
-		err = startError(cfg, *n.Failed)
-	case n.Started == nil:
-		err = fmt.Errorf("%w: %q: guardian answered out of turn", ErrStart, cfg.Path)
-	default:
-		t.adopt(cfg, *n.Started)
-		return nil
-	}
-	// Without P's end the guardian stops whatever it has started and leaves;
-	// one that hangs is killed and leaves P its orphan.
-	mine.Close()
-	t.dismiss()
-	if n.Failed == nil {
-		t.adopt(cfg, started{})
-		t.takeOver()
-	}
-	return err
-}
-
-// dismiss waits for a guardian whose start failed, and makes it end.
-func (t *Tree) dismiss() {
-	timer := time.AfterFunc(2*endGrace, func() { _ = t.cmd.Process.Kill() })
-	defer timer.Stop()
-	_ = t.cmd.Wait()
-}
-
-// exchange sends the order and reads the first notice.
-func (t *Tree) exchange(ctx context.Context, ord *order) (n notice, err error) {
-	_ = t.control.SetDeadline(time.Now().Add(startLimit))
-	stop := context.AfterFunc(ctx, func() { _ = t.control.SetDeadline(time.Unix(1, 0)) })
-	defer func() {
-		stop()
-		_ = t.control.SetDeadline(time.Time{})
-	}()
-	b := line(ord)
-	if len(b) > orderMax {
-		return n, syscall.E2BIG
-	}
-	if _, err := t.control.Write(b); err != nil {
-		return n, err
-	}
-	t.in = bufio.NewReaderSize(t.control, 1024)
-	return n, readLine(t.in, &n, 4096)
-}
-
 // adopt takes over the leader that the guardian has started.
 func (t *Tree) adopt(cfg *Config, s started) {
 	t.leader = ID{s.PID, s.Born}
@@ -198,6 +53,7 @@ func (t *Tree) adopt(cfg *Config, s started) {
 		t.cg.remove()
 		t.cg = nil
 	}
+	t.track = newTracker(t.guardian, t.leader)
 	t.eng = newEngine(t.leader, t.guardian.PID, t.cg, cfg.Spare)
 	t.eng.members = func(v *view) []Process { return v.pick(t.pids(v)) }
 	t.eng.ended = t.gone
@@ -207,7 +63,7 @@ func (t *Tree) adopt(cfg *Config, s started) {
 // pids returns the tree's pids: what is below the guardian, or what it left.
 func (t *Tree) pids(v *view) map[int]bool {
 	if g, ok := v.find(t.guardian); ok && g.State != "Z" {
-		return treeOf(v, t.guardian.PID, t.leader)
+		return t.track.pids(v)
 	}
 	return t.orphans(v)
 }
@@ -423,163 +279,16 @@ func (t *Tree) Kill(ctx context.Context, sel Selection) (Report, error) {
 	if t.eng.over() {
 		return t.overReport(), nil
 	}
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, killLimit, fmt.Errorf("gave up after %v", killLimit))
-		defer cancel()
-	}
+	ctx, cancel := withKillLimit(ctx)
+	defer cancel()
 	r := t.eng.kill(ctx, sel)
 	return r, survivorsError(ctx, r)
 }
 
 func (t *Tree) overReport() Report { return Report{Gone: true, TakenOver: t.lost.Load()} }
 
-func survivorsError(ctx context.Context, r Report) error {
-	if r.Gone {
-		return nil
-	}
-	names := ""
-	for i, p := range r.Survivors {
-		if i == 5 {
-			names += ", ..."
-			break
-		}
-		names += fmt.Sprintf(", %s (pid %d)", p.Comm, p.PID)
-	}
-	if names != "" {
-		names = names[2:]
-	}
-	return fmt.Errorf("%d %w: %s: %w", len(r.Survivors), ErrSurvivors, names, context.Cause(ctx))
-}
-
 func (t *Tree) closeStdin() {
 	if f := t.io.mine[0]; f != nil {
 		_ = f.Close() // a second time it returns an error and does nothing
 	}
-}
-
-// Close is Belay's own end of the tree: stdin closed, SIGTERM to all at once,
-// SIGKILL after half a second, then the guardian is let go. It may be called
-// many times and by many: the first does the work, on limits of its own
-// (below 6 s), and all get its report; ctx bounds only the caller's waiting.
-// Stdout and Stderr stay the caller's to close.
-func (t *Tree) Close(ctx context.Context) (Report, error) {
-	t.mu.Lock()
-	first := t.closing == nil
-	if first {
-		t.closing = make(chan struct{})
-	}
-	closing := t.closing
-	t.mu.Unlock()
-	if first {
-		// Not the caller's own goroutine: its ctx must not leave a tree half
-		// closed. The work is bounded, and every caller waits for it.
-		go t.close(context.WithoutCancel(ctx))
-	}
-	select {
-	case <-closing:
-		return t.report, t.closeErr
-	case <-ctx.Done():
-		return Report{}, fmt.Errorf("close goes on: %w", context.Cause(ctx))
-	}
-}
-
-func (t *Tree) close(ctx context.Context) {
-	defer close(t.closing)
-	t.report = t.overReport()
-	if !t.eng.over() {
-		// A guardian that somebody has stopped could not reap.
-		_ = signalID(t.guardian, unix.SIGCONT)
-		t.closeStdin()
-		soft, cancel := context.WithTimeoutCause(ctx, endGrace, ErrClosed)
-		t.report = t.eng.terminate(soft, Selection{}, 0, nil)
-		cancel()
-		for try := 0; !t.settled(try); try++ {
-			t.closeByForce(ctx)
-		}
-	}
-	t.letGo()
-}
-
-// settled reports whether Close has nothing more to kill: the guardian has
-// ended, or only spared processes are left, or enough was tried.
-func (t *Tree) settled(try int) bool {
-	if try == 3 || t.report.Gone && len(t.report.Spared) > 0 {
-		return true
-	}
-	if !t.report.Gone {
-		return false
-	}
-	// Two looks saw nobody. The guardian, as parent of all, has the last
-	// word; until then it is not believed.
-	select {
-	case <-t.empty:
-		return true
-	case <-time.After(endGrace):
-		return false
-	}
-}
-
-func (t *Tree) closeByForce(ctx context.Context) {
-	hard, cancel := context.WithTimeoutCause(ctx, closeKill, fmt.Errorf("gave up after %v", closeKill))
-	defer cancel()
-	k := t.eng.kill(hard, Selection{})
-	t.closeErr = survivorsError(hard, k)
-	before := t.report
-	k.Signalled = before.Signalled
-	for _, p := range k.Killed {
-		before.Killed = appendOnce(before.Killed, p)
-	}
-	k.Killed = before.Killed
-	if k.Means == MeansNone {
-		k.Means = before.Means
-	}
-	t.report = k
-}
-
-// letGo ends the guardian. Where somebody is left it stays as their parent
-// and reaper, told that it may leave, and ends with them or with P.
-func (t *Tree) letGo() {
-	if len(t.report.Spared)+len(t.report.Survivors) > 0 {
-		t.mu.Lock()
-		if !t.released {
-			t.farewell = true
-			_, _ = t.control.Write(line(farewell{End: true}))
-		}
-		t.mu.Unlock()
-		if t.cg != nil {
-			t.cg.evacuate()
-			t.cg.remove()
-		}
-		t.release()
-		return
-	}
-	select {
-	case <-t.empty:
-	default:
-		// Nobody is left by every look, and the guardian hangs.
-		t.mu.Lock()
-		t.farewell = true
-		t.mu.Unlock()
-		_ = t.cmd.Process.Kill()
-		<-t.empty
-	}
-}
-
-// socketPair makes the control socket: ours for the poller, theirs blocking.
-func socketPair() (mine, theirs *os.File, err error) {
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	syscall.CloseOnExec(fds[0])
-	syscall.CloseOnExec(fds[1])
-	if err := syscall.SetNonblock(fds[0], true); err != nil {
-		syscall.Close(fds[0])
-		syscall.Close(fds[1])
-		return nil, nil, err
-	}
-	return os.NewFile(uintptr(fds[0]), "belay-control"), os.NewFile(uintptr(fds[1]), "belay-control"), nil
 }

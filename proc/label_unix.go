@@ -1,0 +1,66 @@
+//go:build linux || darwin
+
+package proc
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// guardianName is argv[0] of every guardian and guardianMark its argv[1].
+const (
+	guardianName = "belay-guardian"
+	guardianMark = "--guards-one-tree"
+	labelMax     = 128
+)
+
+// guardianArgs is the command line: name, mark, pid of P, label. The label is
+// last and always present, so that it can hold anything but NUL.
+func guardianArgs(label string) []string {
+	label = strings.ReplaceAll(label, "\x00", "")
+	if len(label) > labelMax {
+		label = label[:labelMax]
+	}
+	return []string{guardianName, guardianMark, strconv.Itoa(os.Getpid()), label}
+}
+
+// parseGuardian recognises a guardian by its raw command line.
+func parseGuardian(cmdline []byte) (label string, ok bool) {
+	f := bytes.Split(bytes.TrimSuffix(cmdline, []byte{0}), []byte{0})
+	if len(f) != 4 || string(f[0]) != guardianName || string(f[1]) != guardianMark {
+		return "", false
+	}
+	return string(f[3]), true
+}
+
+// cmdline returns the arguments joined by spaces, at most max bytes.
+func cmdline(pid, max int) string {
+	b := bytes.TrimRight(rawCmdline(pid, max), "\x00")
+	return string(bytes.ReplaceAll(b, []byte{0}, []byte{' '}))
+}
+
+// GuardianLabel reports whether the process is a guardian, and the
+// Config.Label of its tree. Anybody can dress a process up as one, so it may
+// be used to take rights away, never to grant them.
+func GuardianLabel(pid int) (label string, ok bool) {
+	return parseGuardian(rawCmdline(pid, 4096))
+}
+
+// InTree returns the labels of the trees that the process lies in, innermost
+// first; none when it is in no tree, or gone. A process cannot leave: it
+// remains a descendant of its guardian as long as that lives.
+func InTree(pid int) (labels []string) {
+	for range 1000 { // no real chain is longer; a race could make a circle
+		p, ok := readProc(pid)
+		if !ok || p.PPID <= 1 {
+			return labels
+		}
+		pid = p.PPID
+		if label, ok := GuardianLabel(pid); ok {
+			labels = append(labels, label)
+		}
+	}
+	return labels
+}
