@@ -105,8 +105,8 @@ func (c *call) onCancel(_ *belay.Run, cause *belay.Cancellation) {
 	if c.up == nil {
 		c.dropped = true
 	} else {
-		c.up.uncountLocked(c)
 		c.up.stopping = append(c.up.stopping, c)
+		c.up.uncountLocked(c)
 		c.up.purgeLocked()
 		s.cancelAsksLocked(c)
 	}
@@ -285,6 +285,7 @@ func (c *call) follow(kind belay.EvidenceKind) {
 	if !open {
 		c.s.mu.Lock()
 		c.up.removeLocked(c)
+		c.up.retireSupersededLocked()
 		c.s.mu.Unlock()
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/belayhq/belay"
-	"github.com/belayhq/belay/mcp"
 	"github.com/belayhq/belay/proc"
 	"github.com/belayhq/belay/supervise"
 )
@@ -167,6 +166,7 @@ func (u *upstream) undrainLocked() {
 	u.drains--
 	if u.drains == 0 {
 		u.s.flushLocked()
+		u.retireSupersededLocked()
 	}
 }
 
@@ -222,7 +222,7 @@ func (c *call) selection() proc.Selection {
 	}
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	return c.up.selectionLocked(c)
+	return c.up.selectionLocked(c, false)
 }
 
 // childSelection selects the processes that were born while this call alone
@@ -237,17 +237,27 @@ func (c *call) childSelection() proc.Selection {
 	return sel
 }
 
-// selectionLocked is the selection for forced and all other stopped calls of
-// the process; nil: for all that are in flight.
-func (u *upstream) selectionLocked(forced *call) proc.Selection {
-	if u.firstCall == 0 {
-		return supervise.Whole()
-	}
+// selectionLocked is the selection for forced (nil: none in particular) and
+// every other call that is being stopped on the process; with inFlight also
+// for those that somebody waits for. Stopped calls that were kept because they
+// showed no life do not count: what came after them is not theirs.
+func (u *upstream) selectionLocked(forced *call, inFlight bool) proc.Selection {
 	var since proc.Stamp
-	for _, c := range u.calls {
-		meant := c == forced || c.stopped || forced == nil
-		if meant && c.method == mcp.MethodCallTool && (since == 0 || c.began < since) {
+	consider := func(c *call) {
+		if c != nil && c.began != 0 && (since == 0 || c.began < since) {
 			since = c.began
+		}
+	}
+	consider(forced)
+	u.pruneStoppingLocked()
+	for _, c := range u.stopping {
+		consider(c)
+	}
+	if inFlight {
+		for _, c := range u.calls {
+			if c.counted {
+				consider(c)
+			}
 		}
 	}
 	return u.exceptLeftLocked(since)

@@ -92,7 +92,7 @@ func (u *upstream) beginForce(c *call) *forcing {
 	if u.dead {
 		return nil
 	}
-	f := &forcing{sel: u.selectionLocked(c)}
+	f := &forcing{sel: u.selectionLocked(c, false)}
 	for i := range f.steps {
 		f.steps[i].done = make(chan struct{})
 	}
@@ -272,7 +272,7 @@ func (u *upstream) ended() {
 	s := u.s
 	s.mu.Lock()
 	expected := u.expected || s.closing
-	sel := u.selectionLocked(nil)
+	sel := u.selectionLocked(nil, true)
 	u.dead, u.ready = true, false
 	if s.current == u {
 		s.current = nil

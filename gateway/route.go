@@ -23,6 +23,7 @@ func (s *Session) routeLocked(c *call) *upstream {
 		return nil
 	case u.drains > 0 && c.method != mcp.MethodPing:
 		if s.cfg.RestartSafe { // the old process is drained while a fresh one serves
+			u.superseded = true
 			s.current = nil
 			s.spawnLocked()
 		}
@@ -71,20 +72,18 @@ func (u *upstream) releaseLocked(c *call) {
 	switch {
 	case u.dead:
 	case c.stopped || c.byCaller:
-		u.retireLocked(c.began)
+		u.retireLocked(u.exceptLeftLocked(c.began))
 	case len(s.idle) >= maxIdle:
-		u.retireLocked(0)
+		u.retireLocked(u.exceptLeftLocked(0))
 	default:
 		s.idle = append(s.idle, u)
 	}
 	s.flushLocked()
 }
 
-// retireLocked ends a process that is not wanted any more, but for what tool
-// calls before since left behind (0: all of them). If its last call was
-// stopped, the end of the process is the evidence.
-func (u *upstream) retireLocked(since proc.Stamp) {
-	sel := u.exceptLeftLocked(since)
+// retireLocked ends the selected processes of one that is not wanted any more.
+// For the calls that were stopped on it this end is the evidence.
+func (u *upstream) retireLocked(sel proc.Selection) {
 	u.dead, u.ready, u.expected = true, false, true
 	u.unleaseLocked()
 	u.s.goLocked(func() {
@@ -93,6 +92,18 @@ func (u *upstream) retireLocked(since proc.Stamp) {
 		clear(u.calls)
 		u.s.mu.Unlock()
 	})
+}
+
+// retireSupersededLocked ends a process that a fresh one has replaced, as soon
+// as nobody waits for a call on it: it gets no other.
+func (u *upstream) retireSupersededLocked() {
+	if !u.superseded || u.busy > 0 || u.drains > 0 || u.dead {
+		return
+	}
+	if u.pruneStoppingLocked(); len(u.stopping) > 0 {
+		return // their ladders go first
+	}
+	u.retireLocked(u.selectionLocked(nil, true))
 }
 
 // unleaseLocked makes room for another worker, once.
