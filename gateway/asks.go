@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/belayhq/belay/jsonrpc"
@@ -15,7 +16,9 @@ type ask struct {
 	id     jsonrpc.ID // the server's
 	token  jsonrpc.ID // the server's progress token, if it gave one
 	method string
-	about  *call // the call it was opened for, where that is certain
+	start  bool   // asked before a tool was called: it belongs to no call
+	params []byte // of such a question
+	about  *call  // the call it was opened for, where that is certain
 }
 
 // maxAsks bounds what one process may have open towards the caller.
@@ -25,21 +28,30 @@ const maxAsks = 1000
 func (u *upstream) asked(m *mcp.Message) {
 	s := u.s
 	s.mu.Lock()
-	if !u.ready {
+	if !u.ready || u.fresh && !u.served {
+		ready := u.ready
 		s.mu.Unlock()
-		u.answerDuringReplay(m)
-		return
+		if u.answerFromMemory(m) || !ready && u.refuseDuringReplay(m) {
+			return
+		}
+		s.mu.Lock()
 	}
 	if _, ok := u.asks[m.ID.Key()]; ok || len(u.asks) >= maxAsks {
 		s.mu.Unlock()
 		u.send(jsonrpc.AppendError(nil, m.ID, mcp.CodeInvalidRequest, fmt.Sprintf("the id is in flight, or more than %d requests are open", maxAsks), nil))
 		return
 	}
-	a := &ask{up: u, ours: s.askIDs.Next(), id: m.ID, token: m.ProgressToken(), method: m.Method, about: u.soleLocked()}
+	a := &ask{up: u, ours: s.askIDs.Next(), id: m.ID, token: m.ProgressToken(), method: m.Method}
+	if m.Method == mcp.MethodSampling || m.Method == mcp.MethodElicitation { // others, a ping too, belong to no call
+		a.about = u.soleLocked()
+	}
 	if a.about != nil && a.about.stopped {
 		s.mu.Unlock()
 		u.send(jsonrpc.AppendError(nil, m.ID, mcp.CodeInvalidRequest, "the call was cancelled", nil))
 		return
+	}
+	if a.start = u.firstCall == 0; a.start {
+		a.params = bytes.Clone(m.Params.Of(m.Frame))
 	}
 	s.asks[a.ours.Key()] = a
 	u.asks[a.id.Key()] = a
@@ -71,9 +83,7 @@ func (s *Session) answeredLocked(m *mcp.Message) {
 		return
 	}
 	a.up.forgetAskLocked(a)
-	if a.method == mcp.MethodListRoots {
-		s.hand.Roots(m)
-	}
+	s.hand.Told(a.method, a.params, a.start, m)
 	s.forwardLocked(a.up, m.Frame, jsonrpc.Edit{At: m.IDAt, New: []byte(a.id.Raw())})
 }
 
@@ -100,17 +110,29 @@ func (s *Session) cancelAskLocked(a *ask, era mcp.Era, why string) {
 	s.sendLocked(mcp.AppendCancelled(nil, a.ours, why, era))
 }
 
-// answerDuringReplay answers what a fresh process asks while it is put into
-// the session: the caller was asked that before and is not asked again
+// answerFromMemory answers what a fresh process asks at its start with what the
+// caller said to the same question of an earlier one: nobody is asked twice
 // (DESIGN 11, 3).
-func (u *upstream) answerDuringReplay(m *mcp.Message) {
-	roots := u.s.hand.KnownRoots()
-	switch {
-	case m.Method == mcp.MethodPing:
+func (u *upstream) answerFromMemory(m *mcp.Message) bool {
+	answer := u.s.hand.Recall(m.Method, m.Params.Of(m.Frame))
+	if answer == nil {
+		return false
+	}
+	u.send(jsonrpc.AppendResponse(nil, m.ID, answer))
+	return true
+}
+
+// refuseDuringReplay answers what nobody was asked before; the caller cannot
+// know that a process is put into its session. Only its roots, which no person
+// has to be asked for, are asked for again.
+func (u *upstream) refuseDuringReplay(m *mcp.Message) bool {
+	switch m.Method {
+	case mcp.MethodListRoots:
+		return false
+	case mcp.MethodPing:
 		u.send(jsonrpc.AppendResponse(nil, m.ID, nil))
-	case m.Method == mcp.MethodListRoots && roots != nil:
-		u.send(jsonrpc.AppendResponse(nil, m.ID, roots))
 	default:
 		u.send(jsonrpc.AppendError(nil, m.ID, mcp.CodeMethodNotFound, "not available while the server is restarted", nil))
 	}
+	return true
 }

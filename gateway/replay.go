@@ -17,6 +17,9 @@ func (u *upstream) enterSession() error {
 	s := u.s
 	ctx, end := context.WithTimeoutCause(s.life, s.cfg.StartWait, errSlowStart)
 	defer end()
+	s.mu.Lock()
+	u.fresh = true
+	s.mu.Unlock()
 	for _, ask := range s.hand.Script() {
 		if ask.Notify {
 			u.send(jsonrpc.AppendNotification(nil, ask.Method, ask.Params))
@@ -26,7 +29,12 @@ func (u *upstream) enterSession() error {
 			s.mu.Lock()
 			u.dead, u.expected = true, true
 			s.mu.Unlock()
-			s.goTracked(u.close)
+			s.goTracked(func() {
+				u.close()
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.dropLocked(u)
+			})
 			return err
 		}
 	}

@@ -30,6 +30,7 @@ func (u *upstream) responded(m *mcp.Message) {
 		return
 	}
 	s.stood = true
+	u.served = u.served || c.method == mcp.MethodCallTool
 	s.hand.Answered(c.method, c.first, m)
 	if c.run != nil && !c.run.Finish(outcomeOf(m)) {
 		c.lateLocked(m)

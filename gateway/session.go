@@ -165,10 +165,23 @@ func (s *Session) shutdown(c belay.Cancellation) {
 	}
 	trees.Wait()
 	s.wg.Wait()
+	s.answerAll()
 	s.run.Observe(belay.Evidence{Kind: belay.SeenProcessGone, Scope: belay.ScopeLocalTree, Detail: "every process of the session has ended"})
 	ctx, cancel := context.WithTimeoutCause(context.Background(), closeLimit, &c)
 	defer cancel()
 	s.out.Close(ctx)
+}
+
+// answerAll answers the calls whose partial result is still waited for: none
+// can come any more (MCP-G25, MCP-G28).
+func (s *Session) answerAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.calls {
+		if c.stopped {
+			c.answerLocked()
+		}
+	}
 }
 
 // goLocked starts a goroutine that Close waits for; false once closing.

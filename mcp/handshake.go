@@ -19,8 +19,10 @@ const maxSubscriptions = 10_000
 type Handshake struct {
 	mu          sync.Mutex
 	era         Era
-	opened      bool   // the server answered the first handshake
-	params      []byte // of initialize or server/discover, as the caller sent them
+	opened      bool   // the server accepted a handshake
+	asked       []byte // params of the last initialize, as the caller sent them
+	discovered  []byte // params of the last server/discover
+	params      []byte // of the handshake that was accepted
 	result      []byte // as the server sent it
 	initialized bool   // the caller sent notifications/initialized
 	level       []byte // params of the last logging/setLevel
@@ -29,12 +31,25 @@ type Handshake struct {
 	tools       [sha256.Size]byte
 	listed      bool   // tools holds the digest of a complete tools/list
 	roots       []byte // the caller's last answer to roots/list
+	questions   []question
 }
+
+// question is something that the server asked at its start, and the answer.
+type question struct {
+	method         string
+	params, result []byte
+}
+
+// Bounds of what is remembered of a server's questions at its start.
+const (
+	maxQuestions   = 16
+	maxQuestionLen = 64 << 10
+)
 
 // Sent notes a request or notification that goes from the caller to the server.
 func (h *Handshake) Sent(m *Message) {
 	switch m.Method {
-	case MethodInitialize, MethodDiscover, NoticeInitialized, MethodSetLevel, MethodSubscribe, MethodUnsubscribe:
+	case MethodInitialize, MethodDiscover, NoticeInitialized, MethodSetLevel, MethodSubscribe, MethodUnsubscribe, NoticeRoots:
 	default:
 		return
 	}
@@ -43,9 +58,9 @@ func (h *Handshake) Sent(m *Message) {
 	params := bytes.Clone(m.Params.Of(m.Frame))
 	switch m.Method {
 	case MethodInitialize:
-		h.era, h.params = Legacy, params
+		h.asked = params
 	case MethodDiscover:
-		h.era, h.params = Modern, params
+		h.discovered = params
 	case NoticeInitialized:
 		h.initialized = true
 	case MethodSetLevel:
@@ -56,6 +71,8 @@ func (h *Handshake) Sent(m *Message) {
 		uri := h.uri(m)
 		delete(h.subs, uri)
 		h.order = slices.DeleteFunc(h.order, func(u string) bool { return u == uri })
+	case NoticeRoots:
+		h.roots = nil // the server has to ask anew
 	}
 }
 
@@ -80,16 +97,18 @@ func (h *Handshake) subscribe(uri string, params []byte) {
 	h.subs[uri] = params
 }
 
-// Answered notes the server's response to a request that the caller sent.
+// Answered notes the server's response to a request that the caller sent. What
+// the server refuses opens nothing; a legacy session, once open, is what a
+// fresh process has to be put into, whatever is probed later (MCP-69, MCP-71).
 func (h *Handshake) Answered(method string, firstPage bool, m *Message) {
 	if !m.Result.Ok() {
 		return
 	}
 	switch method {
-	case MethodInitialize, MethodDiscover:
-		h.mu.Lock()
-		h.opened, h.result = true, bytes.Clone(m.Result.Of(m.Frame))
-		h.mu.Unlock()
+	case MethodInitialize:
+		h.open(Legacy, m)
+	case MethodDiscover:
+		h.open(Modern, m)
 	case MethodListTools:
 		digest, complete := toolsDigest(m)
 		if !firstPage || !complete {
@@ -99,6 +118,19 @@ func (h *Handshake) Answered(method string, firstPage bool, m *Message) {
 		h.tools, h.listed = digest, true
 		h.mu.Unlock()
 	}
+}
+
+func (h *Handshake) open(era Era, m *Message) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.opened && h.era == Legacy {
+		return
+	}
+	h.opened, h.era, h.params = true, era, h.asked
+	if era == Modern {
+		h.params = h.discovered
+	}
+	h.result = bytes.Clone(m.Result.Of(m.Frame))
 }
 
 func toolsDigest(m *Message) (digest [sha256.Size]byte, complete bool) {
@@ -112,20 +144,39 @@ func toolsDigest(m *Message) (digest [sha256.Size]byte, complete bool) {
 	return sha256.Sum256(tools.Of(m.Frame)), true
 }
 
-// Roots notes the caller's answer to roots/list.
-func (h *Handshake) Roots(m *Message) {
+// Told notes the caller's answer to a request of the server. start says that
+// the server asked at its start: before a tool was called, so that the question
+// belongs to no call. The last answer to roots/list is kept in any case.
+func (h *Handshake) Told(method string, params []byte, start bool, answer *Message) {
+	result := answer.Result.Of(answer.Frame)
+	if !answer.Result.Ok() || len(result) > maxQuestionLen || len(params) > maxQuestionLen {
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if m.Result.Ok() {
-		h.roots = bytes.Clone(m.Result.Of(m.Frame))
+	switch {
+	case method == MethodListRoots:
+		h.roots = bytes.Clone(result)
+	case start && len(h.questions) < maxQuestions:
+		h.questions = append(h.questions, question{method, bytes.Clone(params), bytes.Clone(result)})
 	}
 }
 
-// KnownRoots is the caller's last answer to roots/list, or nil.
-func (h *Handshake) KnownRoots() []byte {
+// Recall is the answer that the caller gave to this question before, or nil:
+// what a fresh process asks at its start does not reach the caller a second
+// time (DESIGN 11, 3).
+func (h *Handshake) Recall(method string, params []byte) []byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.roots
+	if method == MethodListRoots {
+		return h.roots
+	}
+	for _, q := range h.questions {
+		if q.method == method && bytes.Equal(q.params, params) {
+			return q.result
+		}
+	}
+	return nil
 }
 
 // Opened reports whether a legacy session stands, and whether it can be
@@ -210,8 +261,25 @@ func (h *Handshake) Same(m *Message) error {
 		a := memberText(h.result, was, key)
 		b := memberText(m.Frame, m.Result, key)
 		if !bytes.Equal(a, b) {
-			return fmt.Errorf("%w: %s was %.200s and is %.200s", ErrChanged, key, orNothing(a), orNothing(b))
+			return changed(key, a, b)
 		}
+	}
+	a, b := metaText(h.result, was, metaServerInfo), metaText(m.Frame, m.Result, metaServerInfo)
+	if !bytes.Equal(a, b) {
+		return changed("serverInfo", a, b)
+	}
+	return nil
+}
+
+func changed(key string, a, b []byte) error {
+	return fmt.Errorf("%w: %s was %.200s and is %.200s", ErrChanged, key, orNothing(a), orNothing(b))
+}
+
+// metaText is memberText for a member of _meta, where the modern era has its
+// serverInfo.
+func metaText(frame []byte, s jsonrpc.Span, key string) []byte {
+	if at, ok, _ := jsonrpc.Path(frame, s, "_meta", key); ok {
+		return at.Of(frame)
 	}
 	return nil
 }

@@ -77,6 +77,16 @@ func (m *Message) Era() Era {
 	return Legacy
 }
 
+// ResultSubscription is where the result of a subscription that the server
+// ended names it (MCP-73); the zero Span if it does not.
+func (m *Message) ResultSubscription() jsonrpc.Span {
+	at, ok, _ := jsonrpc.Path(m.Frame, m.Result, "_meta", metaSubscription)
+	if !ok {
+		return jsonrpc.Span{}
+	}
+	return at
+}
+
 // ToolName is params.name as text, or "" if there is none that could be shown.
 func (m *Message) ToolName() string { return m.text(m.Name, maxText) }
 

@@ -21,9 +21,11 @@ const (
 	NoticeProgress     = "notifications/progress"
 	NoticeLog          = "notifications/message"
 	NoticeTools        = "notifications/tools/list_changed"
+	NoticeRoots        = "notifications/roots/list_changed"
 	NoticeTaskStatus   = "notifications/tasks/status"
 	metaVersion        = "io.modelcontextprotocol/protocolVersion"
 	metaCapabilities   = "io.modelcontextprotocol/clientCapabilities"
+	metaServerInfo     = "io.modelcontextprotocol/serverInfo"
 	metaSubscription   = "io.modelcontextprotocol/subscriptionId"
 	metaProgressToken  = "progressToken"
 	CodeVersionUnknown = -32022 // a protocol version that is not served (MCP-58)
