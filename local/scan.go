@@ -66,6 +66,7 @@ var (
 // beside the others.
 func sockets(dirs []string) (paths []string, err error) {
 	var errs []error
+	var seen []fs.FileInfo // one directory may have two names
 	for _, dir := range dirs {
 		switch err := CheckDir(dir); {
 		case errors.Is(err, fs.ErrNotExist):
@@ -74,6 +75,11 @@ func sockets(dirs []string) (paths []string, err error) {
 			errs = append(errs, err)
 			continue
 		}
+		info, err := os.Stat(dir)
+		if err != nil || slices.ContainsFunc(seen, func(i fs.FileInfo) bool { return os.SameFile(i, info) }) {
+			continue
+		}
+		seen = append(seen, info)
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			errs = append(errs, err)
@@ -84,7 +90,7 @@ func sockets(dirs []string) (paths []string, err error) {
 			}
 		}
 	}
-	return slices.Compact(paths), errors.Join(errs...)
+	return paths, errors.Join(errs...)
 }
 
 // errStale says that there is nobody and never will be; it reaches no user.

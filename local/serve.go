@@ -2,10 +2,8 @@ package local
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/belayhq/belay"
 )
@@ -47,105 +45,6 @@ func (s *Server) cancel(ctx context.Context, w *wire, p peer, req belay.CancelRe
 	return s.follow(ctx, w, pending, wait)
 }
 
-// settled reports whether nothing more will be said about the run of a result
-// unless somebody presses again: a run whose force is held back is settled too.
-func settled(r *belay.CancelResult) bool {
-	if r.Receipt == nil {
-		return r.Run.Over()
-	}
-	return r.Receipt.Final && r.Run.Outcome.Terminal()
-}
-
-// follow sends the result of each pending run again when it is final, and of
-// the rest, as it stands, when the time is over. A negative wait has no end.
-func (s *Server) follow(ctx context.Context, w *wire, pending map[belay.RunID]belay.CancelResult, wait time.Duration) error {
-	ctx, end := context.WithCancelCause(ctx)
-	woken := make(chan belay.RunID, 64)
-	watching := make(chan struct{})
-	go func() {
-		defer close(watching)
-		for e, err := range s.control.Watch(ctx, belay.Filter{Ended: true}) {
-			if err != nil || e.Type != belay.EventFinal && e.Type != belay.EventEnded {
-				continue
-			}
-			select {
-			case woken <- e.Run.ID:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	defer func() { end(errHungUp); <-watching }()
-
-	var over <-chan time.Time
-	if wait > 0 {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		over = timer.C
-	}
-	beat := time.NewTicker(beatEvery)
-	defer beat.Stop()
-	// A watcher may begin too late and may lose events, so that now and then
-	// everything pending is looked at: soon at first, then once a second.
-	pause := 5 * time.Millisecond
-	sweep := time.NewTimer(pause)
-	defer sweep.Stop()
-	for len(pending) > 0 {
-		var err error
-		select {
-		case <-ctx.Done():
-			return nil // nobody is listening any more
-		case id := <-woken:
-			err = s.look(ctx, w, pending, id, false)
-		case <-sweep.C:
-			err = s.lookAtAll(ctx, w, pending, false)
-			pause = min(pause*2, time.Second)
-			sweep.Reset(pause)
-		case <-beat.C:
-			err = w.send(answer{Beat: true})
-		case <-over:
-			return s.lookAtAll(ctx, w, pending, true)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *Server) lookAtAll(ctx context.Context, w *wire, pending map[belay.RunID]belay.CancelResult, last bool) error {
-	for id := range pending {
-		if err := s.look(ctx, w, pending, id, last); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// look sends the result of a run if it is final, or in any case if it is the
-// last look.
-func (s *Server) look(ctx context.Context, w *wire, pending map[belay.RunID]belay.CancelResult, id belay.RunID, last bool) error {
-	r, waited := pending[id]
-	if !waited {
-		return nil
-	}
-	d, err := s.control.Get(ctx, id)
-	if errors.Is(err, belay.ErrNotFound) { // forgotten meanwhile: the last word stands
-		delete(pending, id)
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	r.Run, r.Receipt = d.Info, d.Receipt
-	done := settled(&r)
-	if !done && !last {
-		return nil
-	}
-	delete(pending, id)
-	return w.send(answer{Result: &r})
-}
-
 // watch sends events until the asker hangs up or the server closes.
 func (s *Server) watch(ctx context.Context, w *wire, f belay.Filter) error {
 	done, err := s.last()
@@ -155,12 +54,7 @@ func (s *Server) watch(ctx context.Context, w *wire, f belay.Filter) error {
 	defer done()
 	ctx, end := context.WithCancelCause(ctx)
 	defer context.AfterFunc(s.ctx, func() { end(context.Cause(s.ctx)) })()
-	beats := make(chan struct{})
-	go func() {
-		defer close(beats)
-		s.beat(ctx, w, end)
-	}()
-	defer func() { end(errHungUp); <-beats }()
+	defer end(errHungUp)
 	for e, err := range s.control.Watch(ctx, f) {
 		a := answer{Event: &e}
 		if err != nil {
@@ -171,24 +65,6 @@ func (s *Server) watch(ctx context.Context, w *wire, f belay.Filter) error {
 		}
 	}
 	return nil
-}
-
-// beat shows that the process lives, until ctx ends or nobody takes it.
-func (s *Server) beat(ctx context.Context, w *wire, end context.CancelCauseFunc) {
-	t := time.NewTicker(beatEvery)
-	defer t.Stop()
-	// The first beat tells the asker that from now on events are sent.
-	for {
-		if err := w.send(answer{Beat: true}); err != nil {
-			end(errHungUp)
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.C:
-		}
-	}
 }
 
 // attach holds a child below the run of its ticket: every Stop of that run, or

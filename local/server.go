@@ -258,16 +258,42 @@ func (s *Server) answer(w *wire, p peer, req *request) {
 		_ = w.receive(&none, maxRequest, 0)
 		end(errHungUp)
 	}()
+	beats := make(chan struct{})
+	go func() {
+		defer close(beats)
+		if req.Op != opAttach { // those last for hours, and end with the process
+			beat(ctx, w, end)
+		}
+	}()
 	defer func() {
 		end(errHungUp)
 		_ = w.conn.Close()
 		<-gone
+		<-beats
 	}()
 	err := s.dispatch(ctx, w, p, req)
 	if err != nil && w.send(answer{Error: faultOf(err)}) != nil {
 		return
 	}
 	_ = w.send(answer{Done: true})
+}
+
+// beat shows that the process lives while an answer takes its time, until ctx
+// ends or nobody takes it.
+func beat(ctx context.Context, w *wire, end context.CancelCauseFunc) {
+	t := time.NewTicker(beatEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		if err := w.send(answer{Beat: true}); err != nil {
+			end(errHungUp)
+			return
+		}
+	}
 }
 
 var errHungUp = errors.New("the asker hung up")

@@ -26,6 +26,7 @@ func deadPid(t *testing.T) int {
 
 // leftover makes a socket at which nobody listens any more.
 func leftover(t *testing.T, path string) {
+	t.Helper()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	must(t, err)
 	l.SetUnlinkOnClose(false)
@@ -34,6 +35,7 @@ func leftover(t *testing.T, path string) {
 
 // listener is a socket of somebody who is no Belay; talk serves a connection.
 func listener(t *testing.T, path string, talk func(net.Conn)) {
+	t.Helper()
 	l, err := net.Listen("unix", path)
 	must(t, err)
 	done := make(chan struct{})

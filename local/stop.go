@@ -57,6 +57,9 @@ type part struct {
 	runs   []held // of the request; what lies below them in the same process is the process's matter
 }
 
+// maxPart keeps a request below the bound of a line.
+const maxPart = 50_000
+
 // divide cuts a Stop into one request for the matched runs of each process,
 // and one for the runs of each process that hang below a matched run of
 // another.
@@ -70,9 +73,14 @@ func divide(list []held, req *belay.CancelRequest) []*part {
 	add := func(r *held, top belay.RunID) {
 		k := key{r.socket, top}
 		p := index[k]
-		if p == nil {
+		// A process can apply most filters by itself, and then also hits what
+		// began since it was asked; the rest is spelled out in ids.
+		whole := top.IsZero() && req.Filter.Under.IsZero() && req.Filter.Limit == 0
+		if p == nil || !whole && len(p.runs) == maxPart {
 			p = &part{socket: r.socket, req: *req}
-			p.req.Filter = belay.Filter{}
+			if !whole {
+				p.req.Filter = belay.Filter{}
+			}
 			if !top.IsZero() {
 				p.req.Cancellation.Cause, p.req.Cancellation.Origin = belay.CauseParent, top
 			}
@@ -80,7 +88,9 @@ func divide(list []held, req *belay.CancelRequest) []*part {
 			parts = append(parts, p)
 		}
 		p.runs = append(p.runs, *r)
-		p.req.Filter.IDs = append(p.req.Filter.IDs, r.ID)
+		if !whole {
+			p.req.Filter.IDs = append(p.req.Filter.IDs, r.ID)
+		}
 	}
 	f := newForest(list)
 	tops := make(map[belay.RunID]bool)

@@ -116,7 +116,7 @@ func newWire(c *net.UnixConn) *wire { return &wire{conn: c, in: bufio.NewReader(
 func (w *wire) send(v any) error {
 	line, err := json.Marshal(v)
 	if err != nil {
-		return fmt.Errorf("%w: cannot be sent: %v", belay.ErrBadRequest, err)
+		return fmt.Errorf("%w: cannot be sent: %w", belay.ErrBadRequest, err)
 	}
 	if len(line) > maxAnswer {
 		return fmt.Errorf("%w: %d bytes in one message, at most %d are possible", belay.ErrBadRequest, len(line), maxAnswer)
