@@ -28,25 +28,26 @@ type upstream struct {
 	force  *forcing      // set once force is used
 	gone   chan struct{} // closed when the pump has ended and the calls are settled
 
-	ready     bool                   // takes messages
-	dead      bool                   // its leader has ended, or force is being used on it
-	expected  bool                   // Belay itself ends it
-	fresh     bool                   // it took the place of an earlier process, and was put into the session
-	served    bool                   // it has answered a tool call
-	unleased  bool                   // no longer counted in Session.leased
-	calls     map[string]*call       // by our id, stopped ones included until they are over
-	busy      int                    // calls that somebody is waiting for: not stopped, no subscription
-	asks      map[string]*ask        // its requests to the caller, by its own id
-	replay    map[string]chan []byte // our own requests while it is put into the session
-	tools     int                    // of busy, those of tools
-	solo      *call                  // the last tool call, while no other ran beside it
-	stopping  []*call                // stopped calls whose receipt may not be final yet
-	firstCall proc.Stamp             // when the first call was dispatched
-	drains    int                    // calls whose force waits until nothing else is in flight
-	changed   chan struct{}          // closed and renewed when calls change while drains > 0
-	lease     *call                  // what a worker works for
-	purged    time.Time              // when stopped calls were last forgotten
-	strange   int                    // messages that nobody asked for
+	ready      bool                   // takes messages
+	dead       bool                   // its leader has ended, or force is being used on it
+	expected   bool                   // Belay itself ends it
+	fresh      bool                   // it took the place of an earlier process, and was put into the session
+	served     bool                   // it has answered a tool call
+	unleased   bool                   // no longer counted in Session.leased
+	superseded bool                   // a fresh process took its place while it was drained
+	calls      map[string]*call       // by our id, stopped ones included until they are over
+	busy       int                    // calls that somebody is waiting for: not stopped, no subscription
+	asks       map[string]*ask        // its requests to the caller, by its own id
+	replay     map[string]chan []byte // our own requests while it is put into the session
+	tools      int                    // of busy, those of tools
+	solo       *call                  // the last tool call, while no other ran beside it
+	stopping   []*call                // stopped calls whose receipt may not be final yet
+	firstCall  proc.Stamp             // when the first call was dispatched
+	drains     int                    // calls whose force waits until nothing else is in flight
+	changed    chan struct{}          // closed and renewed when calls change while drains > 0
+	lease      *call                  // what a worker works for
+	purged     time.Time              // when stopped calls were last forgotten
+	strange    int                    // messages that nobody asked for
 }
 
 // maxCalls bounds what is in flight on one process.
@@ -152,10 +153,7 @@ func (u *upstream) beginLocked(c *call) {
 // soleLocked is the one call that the server can be at work on, stopped or
 // not, or nil where there are several.
 func (u *upstream) soleLocked() *call {
-	u.stopping = slices.DeleteFunc(u.stopping, func(c *call) bool {
-		r := c.run.Receipt()
-		return r == nil || r.Final
-	})
+	u.pruneStoppingLocked()
 	switch {
 	case u.busy == 0 && len(u.stopping) == 1:
 		return u.stopping[0]
@@ -170,10 +168,19 @@ func (u *upstream) soleLocked() *call {
 	return nil
 }
 
+// pruneStoppingLocked forgets the stopped calls whose receipt is final.
+func (u *upstream) pruneStoppingLocked() {
+	u.stopping = slices.DeleteFunc(u.stopping, func(c *call) bool {
+		r := c.run.Receipt()
+		return r == nil || r.Final
+	})
+}
+
 // wantsSigns reports whether Belay asks for progress on its own account, to
-// see whether a stopped call goes on (MCP-G8). It then forwards none.
+// see whether a stopped call goes on (MCP-G8). It then forwards none. Only
+// where every stopped call is forced there is nothing to be learnt.
 func (s *Session) wantsSigns(c *call) bool {
-	return s.cfg.Enforce == EnforceAuto && c.method == mcp.MethodCallTool
+	return c.method == mcp.MethodCallTool && (s.cfg.Enforce != EnforceStrict || s.cfg.Observe)
 }
 
 // removeLocked forgets a call on this process.
@@ -201,6 +208,7 @@ func (u *upstream) uncountLocked(c *call) {
 			u.tools--
 		}
 		u.changedLocked()
+		u.retireSupersededLocked()
 	}
 }
 
@@ -212,7 +220,7 @@ const maxGhosts = 1024
 // many. A server that obeys the protocol never answers them (MCP-10).
 func (u *upstream) purgeLocked() {
 	if len(u.stopping) > maxGhosts {
-		u.soleLocked() // for what it forgets
+		u.pruneStoppingLocked()
 	}
 	if len(u.calls)-u.busy < 2*maxGhosts || time.Since(u.purged) < time.Second {
 		return
