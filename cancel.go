@@ -2,247 +2,214 @@ package belay
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"time"
 )
 
-// stop is the state of one run's stopping. Guarded by tree.mu.
-type stop struct {
+// order is one Stop on its way through the tree.
+type order struct {
 	cause    *Cancellation
-	receipt  Receipt
-	acts     []StopID // the Stops seen, the newest last; at most maxActs
-	presses  int      // by persons
-	again    bool     // a person pressed while it was being stopped
-	now      bool     // straight to kill
-	climbing bool     // a ladder goroutine is at work
-	over     bool     // evidence ended the ladder
-	grace    *time.Timer
-	wake     chan struct{} // capacity 1: a press or evidence
-	stopper  Stopper       // the spec's, kept as long as the ladder may need it
-	ctx      context.Context
-	end      context.CancelCauseFunc // ends ctx when the ladder is over
+	begun    time.Time // by our own clock, from which the ladder's times count
+	text     string    // the cause in words, made once for all runs
+	escalate bool      // a person pressed
+	now      bool      // straight to kill
 }
 
-const maxActs = 8 // Stops remembered per run; more presses than that have long been kills
-
-func (s *stop) signal() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+// below is the order as the descendants of r get it.
+func (o *order) below(r *Run) *order {
+	c := o.cause.forChild(r.id)
+	return &order{cause: c, begun: o.begun, text: CleanReason(c.Error()), escalate: o.escalate, now: o.now}
 }
 
-// attachment is somebody else's set of runs below a run of ours.
-type attachment struct {
-	fn func(CancelRequest)
-}
-
-// Attach hangs runs that another process holds below a run of this tree: fn is
-// called, in a goroutine of its own, when that run or one above it is stopped,
-// and again when a person presses once more. If the run is cancelled already,
-// fn is called at once. The request's Filter is empty and its cause is parent.
-// detach is idempotent. A run that is over is [ErrEnded].
-func (t *Tree) Attach(id RunID, fn func(CancelRequest)) (detach func(), err error) {
-	r, err := t.Run(id)
-	if err != nil {
-		return nil, err
-	}
-	a := &attachment{fn: fn}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch {
-	case t.closed:
-		return nil, ErrClosed
-	case r.outcome.Terminal() && r.stop == nil:
-		return nil, ErrEnded
-	case r.stop != nil:
-		req := CancelRequest{Cancellation: *r.stop.cause.forChild(r.id), Now: r.stop.now}
-		t.wg.Go(func() { fn(req) })
-	default:
-		r.hooks = append(r.hooks, a)
-	}
-	return func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		r.hooks = slices.DeleteFunc(r.hooks, func(b *attachment) bool { return a == b })
-	}, nil
-}
+// presses reports whether runs that are being stopped take their next step.
+func (o *order) presses() bool { return o.escalate || o.now }
 
 // batch collects under the lock what has to be done without it.
 type batch struct {
-	todo     []task // newly cancelled, children before parents
-	touched  bool   // something was stopped or escalated
+	tells    []task // newly cancelled runs that have a stopper, children before parents
+	others   []task // and those that have none, or of which nothing was started
 	requests []func()
+	alarms   map[time.Duration]*alarm
+	touched  bool // something was stopped or escalated
 }
 
 // task is what is owed to one newly cancelled run.
 type task struct {
 	run     *Run
-	cause   *Cancellation
-	end     context.CancelCauseFunc
-	settle  func(*Run, *Cancellation)
+	end     context.CancelCauseFunc   // of the run's context; nil: not in use
+	settle  func(*Run, *Cancellation) // nil: nobody is waiting for an answer
 	stopper Stopper
-	tell    bool
+	idle    bool // nothing was started
 }
 
-// stopRun stops one run with its subtree; see CancelRequest for the flags.
-func (t *Tree) stopRun(r *Run, c Cancellation, escalate, now bool) bool {
-	if err := c.complete(time.Now()); err != nil {
-		panic("belay: " + err.Error()) // a cause is a constant in our own code; Control checks foreign ones
-	}
+// stopAll stops the runs that pick returns, each with its subtree, and returns
+// all of them. Under one lock every run gets its cancellation and its outcome,
+// so that nothing slips in between; what can block follows in dispatch. pick
+// is called under that lock; a run must not come before one above it.
+func (t *Tree) stopAll(o *order, pick func() []*Run) (all []*Run, touched bool) {
+	o.begun, o.text = time.Now(), CleanReason(o.cause.Error())
 	var b batch
 	t.mu.Lock()
-	below := c.forChild(r.id)
-	for _, d := range r.subtreeLocked() {
-		cause := below
-		if d == r {
-			cause = &c
+	t.walks++
+	for _, root := range pick() {
+		if root.walk == t.walks {
+			continue // lies below a run that was picked too
 		}
-		t.stopOneLocked(&b, d, cause, escalate, now)
+		from := len(all)
+		all = root.subtreeLocked(all)
+		if under := all[from : len(all)-1]; len(under) > 0 {
+			b.tells = slices.Grow(b.tells, len(under))
+			below := o.below(root)
+			for _, r := range under {
+				t.stopOneLocked(&b, r, below)
+			}
+		}
+		t.stopOneLocked(&b, root, o)
 	}
-	t.wg.Add(len(b.requests) + len(b.todo))
+	t.wg.Add(len(b.requests) + len(b.tells))
 	t.mu.Unlock()
 	t.dispatch(&b)
-	return b.touched
+	return all, b.touched
 }
 
-// subtreeLocked lists the run and all below it, children before parents.
-func (r *Run) subtreeLocked() []*Run {
-	if r.first == nil {
-		return []*Run{r}
-	}
-	var list []*Run
+// subtreeLocked appends all below the run and the run itself, children before
+// parents. Runs that are over but have living ones below are among them.
+func (r *Run) subtreeLocked(list []*Run) []*Run {
 	at := r
-	for at.first != nil {
-		at = at.first
-	}
 	for {
+		for at.first != nil {
+			at = at.first
+		}
 		list = append(list, at)
+		for at != r && at.next == nil {
+			at = at.parent
+			list = append(list, at)
+		}
 		if at == r {
 			return list
 		}
-		if at.next == nil {
-			at = at.parent
-			continue
-		}
-		for at = at.next; at.first != nil; at = at.first {
-		}
+		at = at.next
 	}
 }
 
-func (t *Tree) stopOneLocked(b *batch, r *Run, c *Cancellation, escalate, now bool) {
+// stopOneLocked does what a Stop means for one run: it cancels a run in
+// flight, takes one that is being stopped a step further if a person pressed,
+// and passes over the rest: runs that are over, and a Stop that came by before
+// or was repeated by machinery.
+func (t *Tree) stopOneLocked(b *batch, r *Run, o *order) {
+	r.walk = t.walks
+	s := r.stop
 	switch {
-	case r.work == Stopped:
-		return // over; it may still have had children, which are stopped
-	case r.stop == nil:
-		t.markLocked(b, r, c, escalate, now)
-	case !escalate && !now || slices.Contains(r.stop.acts, c.Stop):
-		return // the same Stop by another way, or machinery repeating itself
-	default:
-		t.pressLocked(r, c, now)
+	case t.gone:
+		return
+	case s == nil && r.place == inFlight:
+		t.markLocked(b, r, o)
+		b.touched = true
+	case s != nil && !s.over && r.place != forgotten && o.presses() && !s.knows(o.cause.Stop):
+		t.pressLocked(r, o)
+		b.touched = true
 	}
-	b.touched = true
 	for _, a := range r.hooks {
-		req := CancelRequest{Cancellation: *c.forChild(r.id), Escalate: escalate, Now: now}
-		b.requests = append(b.requests, func() { a.fn(req) })
+		if request := a.askLocked(r, o); request != nil {
+			b.requests = append(b.requests, request)
+			b.touched = true
+		}
 	}
 }
 
 // markLocked gives the run its cancellation and, first of all, its outcome.
-func (t *Tree) markLocked(b *batch, r *Run, c *Cancellation, byPerson, now bool) {
+func (t *Tree) markLocked(b *batch, r *Run, o *order) {
+	job := task{run: r, end: r.end, stopper: r.spec.Stopper, idle: r.work == Waiting}
 	if r.outcome == Pending {
 		r.outcome = Cancelled
+		job.settle = r.spec.OnCancel
 	}
+	r.spec.OnCancel = nil
 	if r.timer != nil {
 		r.timer.Stop()
+		r.timer = nil
 	}
-	queued := r.work == Waiting
 	r.work = Stopping
-	s := &stop{cause: c, acts: []StopID{c.Stop}, wake: make(chan struct{}, 1), now: now, stopper: r.spec.Stopper}
-	if byPerson {
+	s := &stop{cause: o.cause, first: o, record: record{verdict: Unreachable}, now: o.now}
+	if o.escalate {
 		s.presses = 1
 	}
-	s.receipt = Receipt{
-		Run: r.id, Kind: r.spec.Kind, Name: r.spec.Name, Server: r.spec.Server,
-		Cancellation: c, Outcome: r.outcome, Work: Stopping, Verdict: Unreachable, Partial: r.partial,
-		Steps: make([]Step, 0, 4),
-	}
 	r.stop = s
-	job := task{run: r, cause: c, end: r.end, settle: r.spec.OnCancel, stopper: s.stopper, tell: !queued}
 	t.emitLocked(EventCancelled, r)
-	t.stepLocked(r, Step{At: c.At, Step: StepRequested, Detail: c.Error()})
-	if queued {
-		t.observeLocked(r, Evidence{Kind: SeenNotStarted, Scope: ScopeHandler, Detail: "it was still waiting; nothing was started"})
-	} else {
-		t.armLocked(r)
-	}
-	b.todo = append(b.todo, job)
-}
-
-// armLocked sets the time of the first step after the tell.
-func (t *Tree) armLocked(r *Run) {
-	s := r.stop
-	if s.stopper != nil {
-		s.ctx, s.end = context.WithCancelCause(t.base)
-	}
-	l := r.spec.Ladder.WithDefaults()
-	wait := l.Grace
+	t.emitLocked(EventStep, r) // that it was requested
 	switch {
-	case !forceful(s.stopper):
-		wait = l.ConfirmAfter // nothing to be done between telling and giving up
-	case s.now:
-		wait = 0
+	case job.idle:
+		t.observeLocked(r, Evidence{Kind: SeenNotStarted, Scope: ScopeHandler, Detail: "it was still waiting; nothing was started"})
+		b.others = append(b.others, job)
+	case job.stopper == nil:
+		t.armLocked(b, r)
+		b.others = append(b.others, job)
+	default:
+		s.ctx, s.end = context.WithCancelCause(context.Background())
+		t.armLocked(b, r)
+		b.tells = append(b.tells, job)
 	}
-	s.grace = time.AfterFunc(wait, func() { t.climb(r) })
 }
 
-// pressLocked is a person's second Stop: the next step, now.
-func (t *Tree) pressLocked(r *Run, c *Cancellation, now bool) {
+// pressLocked is a person's second Stop: the next step, now. Where there is no
+// force it is noted, and the wait for evidence goes on.
+func (t *Tree) pressLocked(r *Run, o *order) {
 	s := r.stop
-	s.acts = append(s.acts, c.Stop)
+	s.acts = append(s.acts, o.cause.Stop)
 	if len(s.acts) > maxActs {
 		s.acts = s.acts[1:]
 	}
 	s.presses++
 	s.again = true
-	s.now = s.now || now
-	s.receipt.Held = ""
-	r.work = Stopping
-	s.receipt.Final = false
-	s.receipt.Ended = time.Time{}
-	t.stepLocked(r, Step{At: time.Now(), Step: StepEscalated, Detail: c.Error()})
-	if s.climbing {
-		s.signal()
+	s.now = s.now || o.now
+	t.stepLocked(r, Step{At: time.Now(), Step: StepEscalated, Detail: o.text})
+	if !forceful(r.spec.Stopper) {
 		return
 	}
-	s.grace.Stop()
-	s.grace = time.AfterFunc(0, func() { t.climb(r) })
+	if s.climbing {
+		s.ring()
+		return
+	}
+	if s.final {
+		t.reviveLocked(r)
+	}
+	s.disarmLocked()
+	t.climbLocked(r)
 }
 
 // dispatch does without the lock what a Stop set in motion: contexts end and
 // callers are settled first, then every backend is told, all concurrently.
 func (t *Tree) dispatch(b *batch) {
-	for _, job := range b.todo {
-		if job.end != nil {
-			job.end(job.cause)
-		}
-		if job.settle != nil {
-			job.settle(job.run, job.cause)
+	for _, jobs := range [][]task{b.tells, b.others} {
+		for i := range jobs {
+			jobs[i].settleCaller()
 		}
 	}
 	for _, request := range b.requests {
-		go func() { defer t.wg.Done(); request() }()
+		go func() {
+			defer t.wg.Done()
+			request()
+		}()
 	}
-	for _, job := range b.todo {
-		switch {
-		case !job.tell:
-			t.wg.Done()
-		case job.stopper == nil:
+	lanes := runtime.GOMAXPROCS(0)
+	for i := range min(lanes, len(b.tells)) {
+		go t.tell(b.tells[i:], lanes)
+	}
+	for i := range b.others {
+		if job := &b.others[i]; !job.idle {
 			t.toldContext(job.run, job.end != nil)
-			t.wg.Done()
-		default:
-			go func() { defer t.wg.Done(); t.tell(job) }()
 		}
+	}
+}
+
+func (j *task) settleCaller() {
+	cause := j.run.stop.cause // stop, its order and its context never change once they are set
+	if j.end != nil {
+		j.end(cause)
+	}
+	if j.settle != nil {
+		j.settle(j.run, cause)
 	}
 }
 
@@ -256,8 +223,16 @@ func (t *Tree) toldContext(r *Run, listens bool) {
 	t.toldLocked(r, step)
 }
 
-func (t *Tree) tell(job task) {
-	e, err := job.stopper.Tell(job.run.stop.ctx, job.cause) // stop and ctx never change once set
+// tell tells the first backend, after it has sent a goroutine on its way for
+// the next one in its lane: whoever blocks delays nobody, and where nobody
+// blocks 100,000 tells need only a few goroutines at a time.
+func (t *Tree) tell(jobs []task, lanes int) {
+	defer t.wg.Done()
+	if len(jobs) > lanes {
+		go t.tell(jobs[lanes:], lanes)
+	}
+	job := &jobs[0]
+	e, err := job.stopper.Tell(job.run.stop.ctx, job.run.stop.cause)
 	step := Step{At: time.Now(), Step: StepTold}
 	if err != nil {
 		step.Error = err.Error()
@@ -271,9 +246,8 @@ func (t *Tree) tell(job task) {
 }
 
 func (t *Tree) toldLocked(r *Run, step Step) {
-	s := r.stop
-	if step.Error == "" && rank(s.receipt.Verdict) < rank(Signalled) {
-		s.receipt.Verdict = Signalled
+	if step.Error == "" {
+		r.stop.raise(Signalled)
 	}
 	t.stepLocked(r, step)
 }

@@ -64,10 +64,14 @@ func CancellationOf(ctx context.Context) *Cancellation {
 	return nil
 }
 
-// forChild is the cancellation as a descendant of the stopped run gets it.
-func (c *Cancellation) forChild(origin RunID) *Cancellation {
+// forChild is the cancellation as a descendant of the stopped run gets it. The
+// origin stays the run on which Stop was pressed, over any number of processes.
+func (c *Cancellation) forChild(above RunID) *Cancellation {
 	child := *c
-	child.Cause, child.Origin = CauseParent, origin
+	child.Cause = CauseParent
+	if c.Cause != CauseParent || c.Origin.IsZero() {
+		child.Origin = above
+	}
 	return &child
 }
 
@@ -77,32 +81,65 @@ func (c *Cancellation) forChild(origin RunID) *Cancellation {
 func CleanReason(s string) string { return clean(s, MaxReason) }
 
 func clean(s string, limit int) string {
-	if len(s) > limit {
-		s = s[:limit]
-		for len(s) > 0 && !utf8.ValidString(s[max(0, len(s)-utf8.UTFMax):]) && !utf8.RuneStart(s[len(s)-1]) {
-			s = s[:len(s)-1]
-		}
-		if r, size := utf8.DecodeLastRuneInString(s); r == utf8.RuneError && size == 1 {
-			s = s[:len(s)-1]
-		}
+	if plain(s, limit) {
+		return s
 	}
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	return strings.TrimSpace(strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n', r == '\r', r == '\t':
-			return ' '
-		case unicode.IsControl(r), r == '\u2028', r == '\u2029', unicode.Is(unicode.Bidi_Control, r):
-			return -1
-		}
-		return r
-	}, s))
+	// Removing and replacing characters changes the length both ways: cut
+	// before, to bound the work, and again after.
+	s = strings.Map(harmless, strings.ToValidUTF8(cut(s, 2*limit), "\uFFFD"))
+	return strings.TrimSpace(cut(strings.TrimSpace(s), limit))
 }
 
+// plain reports whether s is short ASCII that can stay as it is, which nearly
+// all names and reasons are.
+func plain(s string, limit int) bool {
+	if s == "" {
+		return true
+	}
+	if len(s) > limit || s[0] == ' ' || s[len(s)-1] == ' ' {
+		return false
+	}
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// harmless maps a character to one that does not move the cursor, break the
+// line or turn the direction of writing; -1 drops it.
+func harmless(r rune) rune {
+	switch {
+	case r == '\n', r == '\r', r == '\t':
+		return ' '
+	case unicode.IsControl(r), r == '\u2028', r == '\u2029', unicode.Is(unicode.Bidi_Control, r):
+		return -1
+	}
+	return r
+}
+
+// cut is the longest beginning of s of at most limit bytes that does not end
+// within a character.
+func cut(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	for i := limit; i > limit-utf8.UTFMax && i > 0; i-- {
+		if utf8.RuneStart(s[i]) {
+			return s[:i]
+		}
+	}
+	return s[:limit] // not UTF-8 anyway
+}
+
+// complete fills in what may be zero and bounds what is free text. A time in
+// the future comes from another machine's clock; ours is the one that counts.
 func (c *Cancellation) complete(now time.Time) error {
 	if c.Stop.IsZero() {
 		c.Stop = NewStopID()
 	}
-	if c.At.IsZero() {
+	if c.At.IsZero() || c.At.After(now) {
 		c.At = now
 	}
 	c.Reason, c.By, c.Via = CleanReason(c.Reason), clean(c.By, maxName), clean(c.Via, maxName)

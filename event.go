@@ -19,7 +19,7 @@ const (
 
 // Event is one change of one run, as a watcher sees it.
 type Event struct {
-	Seq     uint64    `json:"seq"` // rising by one within one tree; gaps are lost events
+	Seq     uint64    `json:"seq"` // rising within one tree; where it jumps, events were lost or did not match
 	At      time.Time `json:"at"`
 	Type    EventType `json:"type"`
 	Run     Info      `json:"run"`

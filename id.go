@@ -133,6 +133,9 @@ func parseID(prefix, s string) (id [16]byte, err error) {
 		hi = hi<<5 | lo>>59
 		lo = lo<<5 | uint64(d)
 	}
+	if hi == 0 && lo == 0 {
+		return id, fmt.Errorf("%w: %q names nothing", ErrBadID, s)
+	}
 	binary.BigEndian.PutUint64(id[:8], hi)
 	binary.BigEndian.PutUint64(id[8:], lo)
 	return id, nil

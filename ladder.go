@@ -23,8 +23,9 @@ type rung struct {
 	wait  time.Duration
 }
 
-// rungs lists the force that a stopper has, in order.
-func rungs(s Stopper, l Ladder, now bool) []rung {
+// rungs lists the force that a stopper has, in order. Interrupt and terminate
+// share the time before the kill.
+func rungs(s Stopper, l Ladder) []rung {
 	var list []rung
 	if i, ok := s.(Interrupter); ok {
 		list = append(list, rung{StepInterrupt, i.Interrupt, l.KillAfter})
@@ -32,283 +33,254 @@ func rungs(s Stopper, l Ladder, now bool) []rung {
 	if k, ok := s.(Terminator); ok {
 		list = append(list, rung{StepTerminate, k.Terminate, l.KillAfter})
 	}
-	if len(list) == 2 { // interrupt and terminate share the time before the kill
-		list[0].wait, list[1].wait = l.KillAfter/2, l.KillAfter/2
+	for i := range list {
+		list[i].wait /= time.Duration(len(list))
 	}
 	if k, ok := s.(Killer); ok {
-		if now {
-			list = nil
-		}
-		list = append(list, rung{StepKill, k.Kill, confirmMargin})
+		list = append(list, rung{StepKill, k.Kill, 0})
 	}
 	return list
 }
 
-// climb takes the forceful steps of one run's ladder, one after the other. It
-// runs at most once at a time for a run, started by the grace timer or by a
-// person's second Stop; a later press can start it again after it gave up.
-func (t *Tree) climb(r *Run) {
-	t.mu.Lock()
+// climber is one ascent: it takes the forceful steps of one run's ladder, one
+// after the other. Only its own goroutine touches it.
+type climber struct {
+	tree    *Tree
+	run     *Run
+	stop    *stop
+	stopper Stopper
+	ladder  Ladder
+	giveUp  time.Time
+	heard   int // the presses that were answered; fewer than stop.presses: take the next step
+	steps   sync.WaitGroup
+}
+
+// climbLocked starts the ascent, because the time for it has come or because a
+// person pressed; at most one is under way for a run. Without any force there
+// is nothing but to give up.
+func (t *Tree) climbLocked(r *Run) {
 	s := r.stop
-	if s.over || s.climbing || s.receipt.Final || t.base.Err() != nil {
-		if t.base.Err() != nil && !s.receipt.Final {
-			t.giveUpLocked(r, "Belay ended before there was evidence")
-		}
-		t.mu.Unlock()
+	switch {
+	case t.gone || s.over || s.climbing || s.final:
+		return
+	case !forceful(r.spec.Stopper):
+		t.giveUpLocked(r, "", "")
 		return
 	}
 	s.climbing = true
-	t.wg.Add(1)
+	s.bell = make(chan struct{}, 1)
 	ladder := r.spec.Ladder.WithDefaults()
-	giveUp := maxTime(s.cause.At.Add(ladder.ConfirmAfter), time.Now().Add(ladder.KillAfter+confirmMargin))
-	if !forceful(s.stopper) {
-		giveUp = time.Now()
-	}
-	t.mu.Unlock()
-	defer t.wg.Done()
+	c := &climber{tree: t, run: r, stop: s, stopper: r.spec.Stopper, ladder: ladder, giveUp: s.first.begun.Add(ladder.ConfirmAfter), heard: s.presses}
+	t.wg.Go(c.climb)
+}
 
-	c := &climber{tree: t, run: r, stop: s, ladder: ladder, giveUp: giveUp}
-	why := ""
-	if forceful(s.stopper) {
-		why = c.force()
+func (c *climber) climb() {
+	for !c.finish(c.force()) {
 	}
-	t.mu.Lock()
-	s.climbing = false
-	if !s.over {
-		t.giveUpLocked(r, why)
-	}
-	t.mu.Unlock()
 	c.steps.Wait()
 }
 
-// climber is one ascent. Only its own goroutine touches it.
-type climber struct {
-	tree   *Tree
-	run    *Run
-	stop   *stop
-	ladder Ladder
-	giveUp time.Time
-	steps  sync.WaitGroup
-}
-
-// force passes the gate and climbs the rungs. It returns why it gave up.
-func (c *climber) force() string {
-	if held := c.gate(); held != "" {
+// force passes the gate and takes the rungs, then waits for evidence. It
+// returns why force was not used, if that was the gate's answer.
+func (c *climber) force() (held string) {
+	c.extend()
+	if held, ok := c.gate(); !ok {
 		return held
 	}
-	c.giveUp = maxTime(c.giveUp, time.Now().Add(c.ladder.KillAfter+confirmMargin))
-	list := rungs(c.stop.stopper, c.ladder, c.now())
+	c.extend()
+	list := rungs(c.stopper, c.ladder)
 	for i := 0; i < len(list); i++ {
-		c.take(list[i])
-		over, pressed := c.rest(list[i].wait)
-		if over {
-			return ""
+		if c.straight() {
+			i = len(list) - 1
 		}
-		if pressed && c.now() && i < len(list)-2 {
-			i = len(list) - 2 // straight to the kill
+		failed, ok := c.take(list[i])
+		if !ok || c.rest(time.Now().Add(list[i].wait), failed) == ended {
+			return ""
 		}
 	}
-	for {
-		left := time.Until(c.giveUp)
-		if left <= 0 {
-			return ""
-		}
-		if over, _ := c.rest(left); over {
-			return ""
-		}
+	for c.rest(c.giveUp, nil) == pressed { // a press after the last step finds nothing left to take
+	}
+	return ""
+}
+
+// extend moves the giving up so far that all steps have their time before it.
+func (c *climber) extend() {
+	if least := time.Now().Add(c.ladder.KillAfter + confirmMargin); c.giveUp.Before(least) {
+		c.giveUp = least
 	}
 }
 
-// now reports whether a person asked to go straight to the kill.
-func (c *climber) now() bool {
+// straight reports whether a person asked to go straight to the kill.
+func (c *climber) straight() bool {
 	c.tree.mu.Lock()
 	defer c.tree.mu.Unlock()
 	return c.stop.now
 }
 
-// rest waits for the time to pass, a press, or the end of the ladder.
-func (c *climber) rest(d time.Duration) (over, pressed bool) {
-	timer := time.NewTimer(d)
+// finish ends the ascent without evidence, unless a person has pressed since
+// the climber looked last: then it returns false, and all is tried again.
+func (c *climber) finish(held string) bool {
+	c.tree.mu.Lock()
+	defer c.tree.mu.Unlock()
+	s := c.stop
+	if !s.over && !s.final {
+		if c.heard != s.presses {
+			c.heard = s.presses
+			return false
+		}
+		c.tree.giveUpLocked(c.run, held, "")
+	}
+	s.climbing = false
+	return true
+}
+
+// woken is why a rest was over.
+type woken int
+
+const (
+	timeUp  woken = iota // the time has passed, or the step failed
+	pressed              // a person pressed
+	ended                // evidence, or the tree gave up
+)
+
+// lookLocked reports what has happened to the ladder since the last look.
+func (c *climber) lookLocked() woken {
+	switch s := c.stop; {
+	case s.over || s.final:
+		return ended
+	case s.presses != c.heard:
+		c.heard = s.presses
+		return pressed
+	}
+	return timeUp
+}
+
+func (c *climber) look() woken {
+	c.tree.mu.Lock()
+	defer c.tree.mu.Unlock()
+	return c.lookLocked()
+}
+
+// rest waits for the time to pass, the failure of a step, a press, or the end.
+func (c *climber) rest(until time.Time, failed <-chan struct{}) woken {
+	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
 	for {
-		c.tree.mu.Lock()
-		over = c.stop.over
-		c.tree.mu.Unlock()
-		if over {
-			return true, false
+		if w := c.look(); w != timeUp {
+			return w
 		}
 		select {
 		case <-timer.C:
-			return false, false
-		case <-c.stop.wake:
-			c.tree.mu.Lock()
-			over = c.stop.over
-			c.tree.mu.Unlock()
-			return over, true
-		case <-c.tree.base.Done():
-			return true, false
+			return c.look()
+		case <-failed:
+			return c.look() // its time is given to the next step
+		case <-c.stop.bell:
 		}
 	}
 }
 
 // take carries out one rung in a goroutine of its own, so that a step which
-// blocks delays no later one.
-func (c *climber) take(r rung) {
+// blocks delays no later one; it is false if the ladder has ended. The channel
+// is closed when the step failed.
+func (c *climber) take(r rung) (failed <-chan struct{}, ok bool) {
 	t, run, s := c.tree, c.run, c.stop
 	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c.lookLocked() == ended {
+		return nil, false
+	}
 	t.stepLocked(run, Step{At: time.Now(), Step: r.means})
-	t.mu.Unlock()
+	failure := make(chan struct{})
 	c.steps.Go(func() {
 		e, err := r.do(s.ctx, s.cause)
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if err != nil && !s.over {
 			t.stepLocked(run, Step{At: time.Now(), Step: r.means, Error: err.Error()})
-			s.signal() // a step that failed gives its time to the next
+			close(failure)
 		}
 		if e != nil {
 			t.observeLocked(run, *e)
 		}
 	})
+	return failure, true
 }
 
 // gate asks the stopper's Gate, again for each press, until it lets force
-// through (""), refuses (the reason), or the ladder is over.
-func (c *climber) gate() (held string) {
-	gate, ok := c.stop.stopper.(Gate)
-	if !ok {
-		return ""
+// through, refuses (held says why), or the ladder has ended.
+func (c *climber) gate() (held string, ok bool) {
+	gate, is := c.stopper.(Gate)
+	if !is {
+		return "", true
 	}
 	for {
-		answer := make(chan error, 1)
 		ctx, end := context.WithCancelCause(c.stop.ctx)
+		answer := make(chan error, 1)
 		p := c.pressure()
 		c.steps.Go(func() { answer <- gate.MayForce(ctx, p) })
-		err, asked := c.await(answer)
+		err, why := c.await(answer)
 		end(c.stop.cause)
-		if asked {
-			continue // a person pressed: ask again, with more behind it
+		switch {
+		case why == ended:
+			return "", false
+		case why == pressed: // ask again, with more behind it
+		case err == nil:
+			c.hold("")
+			return "", true
+		default:
+			return CleanReason(reason(err)), false
 		}
-		if err == nil {
-			return ""
-		}
-		var r *Restraint
-		if errors.As(err, &r) {
-			return r.Why
-		}
-		return err.Error()
 	}
+}
+
+// reason is why the gate refused, in words.
+func reason(err error) string {
+	var r *Restraint
+	if errors.As(err, &r) && r.Why != "" {
+		return r.Why
+	}
+	return err.Error()
 }
 
 func (c *climber) pressure() Pressure {
 	c.tree.mu.Lock()
 	defer c.tree.mu.Unlock()
-	return Pressure{Presses: c.stop.presses, Again: c.stop.again, Now: c.stop.now, GiveUp: c.giveUp}
+	s := c.stop
+	c.heard = s.presses
+	return Pressure{Presses: s.presses, Again: s.again, Now: s.now, GiveUp: c.giveUp}
 }
 
-// errOver ends a gate's wait when there is nothing left to force.
-var errOver = &Restraint{Why: "nothing was left to stop"}
-
-// await waits for the gate's answer. At giveUp the work becomes unconfirmed,
-// but the wait goes on: the gate may be waiting for other calls to end.
-func (c *climber) await(answer <-chan error) (err error, asked bool) {
-	timer := time.NewTimer(time.Until(c.giveUp) + 10*time.Millisecond)
+// await waits for the gate's answer. When there should have been evidence long
+// since it notes what holds the force back, and waits on: the gate may be
+// waiting for other calls to end, and bounds that wait itself.
+func (c *climber) await(answer <-chan error) (err error, why woken) {
+	timer := time.NewTimer(time.Until(c.giveUp) + 10*time.Millisecond) // a gate that answers at GiveUp comes first
 	defer timer.Stop()
 	for {
-		c.tree.mu.Lock()
-		over := c.stop.over
-		c.tree.mu.Unlock()
-		if over {
-			return errOver, false
-		}
 		select {
 		case err := <-answer:
-			return err, false
-		case <-c.stop.wake:
-			c.tree.mu.Lock()
-			over := c.stop.over
-			c.tree.mu.Unlock()
-			if !over {
-				return nil, true
+			if why := c.look(); why == ended || err != nil {
+				return err, why
 			}
+			return nil, timeUp // force may be used, which is all that a press can ask for
 		case <-timer.C:
-			c.tree.mu.Lock()
-			c.tree.stepLocked(c.run, Step{At: time.Now(), Step: StepHeld, Detail: "no evidence yet; force is waiting for other calls to end"})
-			c.tree.mu.Unlock()
-		case <-c.tree.base.Done():
-			return errOver, false
+			c.hold("force is held back until it is known to harm no other call")
+		case <-c.stop.bell:
+			if why := c.look(); why != timeUp {
+				return nil, why
+			}
 		}
 	}
 }
 
-func maxTime(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
+// hold notes why no force is used for now; "" takes that back.
+func (c *climber) hold(why string) {
+	c.tree.mu.Lock()
+	defer c.tree.mu.Unlock()
+	if s := c.stop; !s.over && !s.final {
+		s.held = why
+		if why != "" {
+			c.tree.stepLocked(c.run, Step{At: time.Now(), Step: StepHeld, Detail: why})
+		}
 	}
-	return b
-}
-
-// giveUpLocked makes the verdict final without evidence that ends the ladder.
-func (t *Tree) giveUpLocked(r *Run, held string) {
-	s := r.stop
-	if held != "" {
-		s.receipt.Held = held
-		t.stepLocked(r, Step{At: time.Now(), Step: StepHeld, Detail: held})
-	}
-	t.stepLocked(r, Step{At: time.Now(), Step: StepGaveUp})
-	r.work = Unconfirmed
-	t.sealLocked(r)
-}
-
-// Observe records evidence about a cancelled run: it raises the verdict as far
-// as it justifies, and ends the ladder if it says so. Evidence that comes
-// after the ladder gave up upgrades the receipt all the same (MCP-G32). On a
-// run that is not cancelled it does nothing.
-func (r *Run) Observe(e Evidence) {
-	t := r.tree
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.observeLocked(r, e)
-}
-
-func (t *Tree) observeLocked(r *Run, e Evidence) {
-	s := r.stop
-	if s == nil {
-		return
-	}
-	if e.At.IsZero() {
-		e.At = time.Now()
-	}
-	s.receipt.observe(e)
-	t.emitLocked(EventStep, r)
-	if !e.ends() || s.over {
-		return
-	}
-	s.over = true
-	s.receipt.Held = ""
-	r.work = Stopped
-	if s.grace != nil {
-		s.grace.Stop()
-	}
-	s.signal()
-	t.sealLocked(r)
-}
-
-// sealLocked makes the receipt final: the run is over as soon as its caller is
-// settled too.
-func (t *Tree) sealLocked(r *Run) {
-	s := r.stop
-	s.receipt.Work, s.receipt.Outcome = r.work, r.outcome
-	s.receipt.Final, s.receipt.Ended = true, time.Now()
-	if s.over && s.end != nil {
-		s.end(s.cause)
-		s.stopper = nil
-	}
-	t.emitLocked(EventFinal, r)
-	t.overLocked(r)
-}
-
-func (t *Tree) stepLocked(r *Run, step Step) {
-	r.stop.receipt.add(step)
-	t.emitLocked(EventStep, r)
 }

@@ -1,12 +1,6 @@
 package belay
 
-import (
-	"slices"
-	"time"
-)
-
-// maxSteps bounds a receipt's timeline; what comes after is only counted.
-const maxSteps = 64
+import "time"
 
 // Step is one entry in a receipt's timeline.
 type Step struct {
@@ -55,78 +49,4 @@ func (r *Receipt) Took() time.Duration {
 		return 0
 	}
 	return r.Ended.Sub(r.Cancellation.At)
-}
-
-// rank orders verdicts; a receipt's verdict only ever rises.
-func rank(v Verdict) int {
-	switch v {
-	case Confirmed:
-		return 3
-	case Acknowledged:
-		return 2
-	case Signalled:
-		return 1
-	}
-	return 0
-}
-
-func (r *Receipt) add(s Step) {
-	if len(r.Steps) >= maxSteps {
-		r.Dropped++
-		return
-	}
-	r.Steps = append(r.Steps, s)
-}
-
-// observe records evidence and raises the verdict as far as it justifies.
-func (r *Receipt) observe(e Evidence) {
-	r.add(Step{At: e.At, Step: StepEvidence, Detail: e.Detail, Evidence: &e})
-	switch e.Kind {
-	case SeenStillActive:
-		r.StillActive = true
-		return
-	case SeenSurvivors, SeenProcessGone:
-		r.Survivors = e.Survivors
-	case SeenHandlerReturned, SeenInterrupted, SeenResult, SeenTaskCancelled:
-		if !e.Open {
-			r.StillActive = false
-		}
-		if len(e.Survivors) > 0 {
-			r.Survivors = e.Survivors
-		}
-	}
-	if e.Kind == SeenProcessGone && len(e.Survivors) == 0 {
-		r.StillActive = false
-	}
-	r.Spared = appendNew(r.Spared, e.Spared)
-	for _, c := range e.Remote {
-		if !slices.Contains(r.Remote, c) {
-			r.Remote = append(r.Remote, c)
-		}
-	}
-	if v := e.verdict(); rank(v) > rank(r.Verdict) {
-		r.Verdict = v
-		r.Scope = e.Scope
-	} else if e.Scope == ScopeRemote && r.Scope == "" {
-		r.Scope = ScopeRemote
-	}
-}
-
-func appendNew(list, more []Process) []Process {
-	for _, p := range more {
-		known := slices.ContainsFunc(list, func(q Process) bool { return q.PID == p.PID && q.Born.Equal(p.Born) })
-		if !known {
-			list = append(list, p)
-		}
-	}
-	return list
-}
-
-func (r *Receipt) clone() *Receipt {
-	c := *r
-	c.Steps = slices.Clone(r.Steps)
-	c.Survivors = slices.Clone(r.Survivors)
-	c.Spared = slices.Clone(r.Spared)
-	c.Remote = slices.Clone(r.Remote)
-	return &c
 }

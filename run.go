@@ -2,55 +2,10 @@ package belay
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"os"
 	"time"
 )
-
-// Bounds of what a caller may give a run.
-const (
-	maxName   = 256
-	maxLabels = 32
-)
-
-// Spec describes a run to be registered. Only Kind and Name are required.
-type Spec struct {
-	Kind    Kind
-	Name    string            // for people: the tool, the command
-	Server  string            // who does the work, for people and for filters
-	Owner   string            // the principal on whose behalf it runs
-	Address string            // how the protocol names it, for people
-	Labels  map[string]string // copied; at most 32, each key and value at most 256 bytes
-
-	Parent   *Run      // the run above, in the same tree
-	ParentID RunID     // the run above when another process holds it; ignored with Parent
-	Deadline time.Time // cancelled with CauseDeadline then; zero: none
-	Queued   bool      // register as Waiting; Start makes it Running
-
-	Stopper Stopper // nil: the run is stopped by the end of its context alone
-	Ladder  Ladder
-
-	// OnCancel settles the caller. It is called once, without any lock, after
-	// the outcome became Cancelled and before the backend is told. It must
-	// not block. Nil: nobody is waiting for an answer.
-	OnCancel func(*Run, *Cancellation)
-}
-
-func (s *Spec) check() error {
-	if s.Kind == "" || s.Name == "" {
-		return fmt.Errorf("%w: a run needs a kind and a name (got kind %q, name %.64q)", ErrBadRequest, s.Kind, s.Name)
-	}
-	if len(s.Labels) > maxLabels {
-		return fmt.Errorf("%w: %d labels, at most %d are kept", ErrBadRequest, len(s.Labels), maxLabels)
-	}
-	for k, v := range s.Labels {
-		if k == "" || len(k) > maxName || len(v) > maxName {
-			return fmt.Errorf("%w: label %.64q=%.64q (keys have 1 to %d bytes, values at most %d)", ErrBadRequest, k, v, maxName, maxName)
-		}
-	}
-	return nil
-}
 
 // Run is one cancellable piece of work. All methods are safe for concurrent
 // use. A Run is made by [Tree.Register] and stays valid after the tree has
@@ -58,13 +13,18 @@ func (s *Spec) check() error {
 type Run struct {
 	tree    *Tree
 	id      RunID
-	spec    Spec // never changed after registration, but for what forget clears
+	nr      uint64 // in the order of registration; ids of one millisecond are not in it
 	started time.Time
 
 	// The fields below are guarded by tree.mu.
 
+	spec              Spec // never changed after registration, but for what releaseLocked clears
 	parent            *Run // nil at the top, and once this run was unlinked
 	first, next, prev *Run // children, and the place among the siblings
+
+	place        place
+	older, newer *Run   // neighbours among the remembered runs
+	walk         uint64 // the last walk of a Stop that came by; see stopAll
 
 	outcome Outcome
 	work    Work
@@ -78,13 +38,21 @@ type Run struct {
 	hooks   []*attachment // other processes' runs below this one
 	late    int
 	partial string
-	kept    bool // is in the ring of ended runs
 }
+
+// place is where the tree keeps a run.
+type place uint8
+
+const (
+	inFlight   place = iota // caller or work are waited for
+	remembered              // over; found by its id for a while
+	forgotten               // only those who hold the *Run know it
+)
 
 // ID is the run's id.
 func (r *Run) ID() RunID { return r.id }
 
-// Name is the run's name.
+// Name is the run's name, bounded and without control characters.
 func (r *Run) Name() string { return r.spec.Name }
 
 // Started is when the run was registered.
@@ -132,23 +100,23 @@ func (r *Run) Start() bool {
 // Finish says that the work has ended by itself and that the caller is to be
 // told o. It returns true if this settled the caller; false if the caller had
 // been settled before: then the answer is late and must not be delivered. For
-// a cancelled run it proves nothing about the work; see Observe.
+// a cancelled run it proves nothing about the work; see Observe. An o that is
+// not terminal counts as Failed.
 func (r *Run) Finish(o Outcome) bool {
 	t := r.tree
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !r.settleLocked(o) {
-		return false
-	}
-	if r.stop == nil {
+	settled := r.settleLocked(o)
+	if r.stop == nil && r.place == inFlight {
 		r.work = Stopped
+		t.overLocked(r)
 	}
-	t.overLocked(r)
-	return true
+	return settled
 }
 
-// Settle says what the caller was told while the work may go on. It returns
-// false if the caller had been settled before.
+// Settle says what the caller was told while the work may go on; Finish then
+// says when the work has ended. It returns false if the caller had been
+// settled before. An o that is not terminal counts as Failed.
 func (r *Run) Settle(o Outcome) bool {
 	r.tree.mu.Lock()
 	defer r.tree.mu.Unlock()
@@ -159,39 +127,64 @@ func (r *Run) Settle(o Outcome) bool {
 	return true
 }
 
+// settleLocked sets the outcome, once. A run gets its outcome together with
+// its cancellation, so that one which can still be settled has no receipt.
 func (r *Run) settleLocked(o Outcome) bool {
-	if r.outcome.Terminal() {
-		r.late++
-		if s := r.stop; s != nil {
-			s.receipt.Late = r.late
-			r.tree.stepLocked(r, Step{At: time.Now(), Step: StepLate, Detail: "an answer came after the caller was settled; it was not delivered"})
+	if !r.outcome.Terminal() {
+		if !o.Terminal() {
+			o = Failed
 		}
-		return false
+		r.outcome = o
+		return true
 	}
-	r.outcome = o
-	if s := r.stop; s != nil {
-		s.receipt.Outcome = o
+	r.late++
+	if r.stop != nil {
+		r.tree.stepLocked(r, Step{At: time.Now(), Step: StepLate, Detail: "an answer came after the caller was settled; it was not delivered"})
 	}
-	return true
+	return false
+}
+
+// conclude is the end of a run whose handler has returned, which is evidence
+// for one that was cancelled. It returns the cancellation, if there is one.
+func (r *Run) conclude(o Outcome) *Cancellation {
+	t := r.tree
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r.stop != nil {
+		t.observeLocked(r, Evidence{Kind: SeenHandlerReturned, Scope: ScopeHandler})
+		return r.stop.cause
+	}
+	if r.place == inFlight {
+		if !r.outcome.Terminal() {
+			r.outcome = o
+		}
+		r.work = Stopped
+		t.overLocked(r)
+	}
+	return nil
 }
 
 // Partial keeps what the tool had when it was stopped, for the receipt. The
 // first text wins; it is bounded to 64 KiB.
 func (r *Run) Partial(text string) {
-	const limit = 64 << 10
 	r.tree.mu.Lock()
 	defer r.tree.mu.Unlock()
 	if r.partial == "" {
-		r.partial = text[:min(len(text), limit)]
+		r.partial = cut(text, 64<<10)
 	}
 }
 
 // Cancel stops the run and everything below it, on behalf of machinery: a
 // protocol's cancel, a disconnect, a shutdown. On a run that is cancelled or
 // over it changes nothing. It reports whether anything was stopped by it. A
-// person's Stop goes through [Tree.Cancel].
+// cause that is none of the constants counts as [CauseUser], since a Stop must
+// never fail for want of a word. A person's Stop goes through [Tree.Cancel].
 func (r *Run) Cancel(c Cancellation) bool {
-	return r.tree.stopRun(r, c, false, false)
+	if c.complete(time.Now()) != nil {
+		c.Cause = CauseUser
+	}
+	_, touched := r.tree.stopAll(&order{cause: &c}, func() []*Run { return []*Run{r} })
+	return touched
 }
 
 // Cancellation is what the run was cancelled with, or nil.
@@ -213,35 +206,36 @@ func (r *Run) Info() Info {
 
 // Wait returns when neither the caller nor the work waits for anything any
 // more, or when ctx ends. The receipt is nil if the run was not cancelled. On
-// an error the receipt, if there is one, is how things stand.
+// an error, which is the cause of ctx, the receipt, if there is one, is how
+// things stand.
 func (r *Run) Wait(ctx context.Context) (*Receipt, error) {
-	t := r.tree
 	for {
-		t.mu.Lock()
-		final := r.final()
-		receipt := r.receiptLocked()
-		if final {
-			t.mu.Unlock()
-			return receipt, nil
+		done := r.doneOrNil()
+		if done == nil {
+			return r.Receipt(), nil
 		}
-		if r.done == nil {
-			r.done = make(chan struct{})
-		}
-		done := r.done
-		t.mu.Unlock()
 		select {
 		case <-done:
 		case <-ctx.Done():
-			return receipt, context.Cause(ctx)
+			if r.doneOrNil() == nil {
+				return r.Receipt(), nil
+			}
+			return r.Receipt(), context.Cause(ctx)
 		}
 	}
 }
 
-// final reports whether Wait may return: the run is over, and its receipt, if
-// any, will not change by Belay's own doing.
-func (r *Run) final() bool {
-	over := r.outcome.Terminal() && (r.work == Stopped || r.work == Unconfirmed)
-	return over && (r.stop == nil || r.stop.receipt.Final)
+// doneOrNil is what to wait for until the run is over; nil if it is.
+func (r *Run) doneOrNil() <-chan struct{} {
+	r.tree.mu.Lock()
+	defer r.tree.mu.Unlock()
+	if r.place != inFlight {
+		return nil
+	}
+	if r.done == nil {
+		r.done = make(chan struct{})
+	}
+	return r.done
 }
 
 // Receipt is the receipt as it stands now, or nil if the run was not cancelled.
@@ -251,24 +245,23 @@ func (r *Run) Receipt() *Receipt {
 	return r.receiptLocked()
 }
 
-func (r *Run) receiptLocked() *Receipt {
-	if r.stop == nil {
-		return nil
-	}
-	c := r.stop.receipt.clone()
-	c.Work, c.Partial, c.Outcome = r.work, r.partial, r.outcome
-	return c
+// infoLocked is the run for others to keep.
+func (r *Run) infoLocked() Info {
+	i := r.viewLocked()
+	i.Labels = maps.Clone(i.Labels)
+	return i
 }
 
-func (r *Run) infoLocked() Info {
+// viewLocked is the run for a look only: its labels are the run's own.
+func (r *Run) viewLocked() Info {
 	i := Info{
 		ID: r.id, Parent: r.spec.ParentID, Kind: r.spec.Kind, Name: r.spec.Name,
 		Server: r.spec.Server, Owner: r.spec.Owner, Address: r.spec.Address,
-		Labels: maps.Clone(r.spec.Labels), Outcome: r.outcome, Work: r.work,
+		Labels: r.spec.Labels, Outcome: r.outcome, Work: r.work,
 		Started: r.started, Ended: r.ended, Deadline: r.spec.Deadline, Pid: pid,
 	}
 	if s := r.stop; s != nil {
-		i.Cancellation, i.Verdict, i.Held = s.cause, s.receipt.Verdict, s.receipt.Held
+		i.Cancellation, i.Verdict, i.Held = s.cause, s.verdict, s.held
 	}
 	return i
 }

@@ -12,8 +12,10 @@ import (
 // [Killer], [Gate] and [Planner]; a stopper without Terminator and Killer is
 // told only. Every method is called from a goroutine of the run's own, at most
 // once per step, later steps possibly while an earlier one has not returned.
-// ctx ends when the ladder is over: the method must then return soon. A
-// method returns evidence if it has some, nil if it has none; an error says
+// ctx ends on evidence that ends the ladder, and at the latest when the run is
+// forgotten or the tree closed: the method must then return soon. It does not
+// end when the ladder gives up, so that a method can still bring late evidence.
+// A method returns evidence if it has some, nil if it has none; an error says
 // that the step could not be carried out.
 type Stopper interface {
 	Tell(ctx context.Context, c *Cancellation) (*Evidence, error)
@@ -34,11 +36,12 @@ type Killer interface {
 	Kill(ctx context.Context, c *Cancellation) (*Evidence, error)
 }
 
-// Gate is asked before force is used for the first time, and again each time a
-// person presses Stop. It returns nil when force may be used now, or an error
+// Gate is asked before force is used for the first time, and, as long as it has
+// not let force through, again each time a person presses Stop. It returns nil when force may be used now, or an error
 // that wraps [ErrRestrained] (usually a *[Restraint]) when it may not; it may
 // block while that is not decided, until ctx ends. While it blocks no force is
-// used and the times of the later steps move.
+// used and the times of the later steps move, the last one too: the gate bounds
+// its wait. What it refused stays refused until a person presses again.
 type Gate interface {
 	MayForce(ctx context.Context, p Pressure) error
 }

@@ -1,6 +1,7 @@
 package belay
 
 import (
+	"container/list"
 	"sync"
 	"time"
 )
@@ -13,16 +14,12 @@ type Tombstones[K comparable, V any] struct {
 	max int
 
 	mu    sync.Mutex
-	marks map[K]tombstone[V]
-	order []mark[K] // oldest first; may hold keys that were taken
+	marks map[K]*list.Element // of order
+	order *list.List          // of *tombstone[K, V], oldest first
 }
 
-type mark[K comparable] struct {
+type tombstone[K comparable, V any] struct {
 	key   K
-	until time.Time
-}
-
-type tombstone[V any] struct {
 	value V
 	until time.Time
 }
@@ -41,7 +38,7 @@ func NewTombstones[K comparable, V any](ttl time.Duration, limit int) *Tombstone
 	if limit <= 0 {
 		limit = TombstoneMax
 	}
-	return &Tombstones[K, V]{ttl: ttl, max: limit, marks: make(map[K]tombstone[V])}
+	return &Tombstones[K, V]{ttl: ttl, max: limit, marks: make(map[K]*list.Element), order: list.New()}
 }
 
 // Put remembers key. If it is remembered already, the first mark stays. When
@@ -54,24 +51,22 @@ func (t *Tombstones[K, V]) Put(key K, value V) {
 	if _, ok := t.marks[key]; ok {
 		return
 	}
-	until := now.Add(t.ttl)
-	t.marks[key] = tombstone[V]{value, until}
-	t.order = append(t.order, mark[K]{key, until})
+	if t.order.Len() >= t.max {
+		t.dropLocked(t.order.Front())
+	}
+	t.marks[key] = t.order.PushBack(&tombstone[K, V]{key, value, now.Add(t.ttl)})
 }
 
 // Take returns and forgets the mark of key, if there is one: one use.
 func (t *Tombstones[K, V]) Take(key K) (value V, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	m, ok := t.marks[key]
+	t.sweepLocked(time.Now())
+	e, ok := t.marks[key]
 	if !ok {
 		return value, false
 	}
-	delete(t.marks, key)
-	if len(t.marks) == 0 {
-		t.order = nil
-	}
-	return m.value, time.Now().Before(m.until)
+	return t.dropLocked(e).value, true
 }
 
 // Len is the number of marks, expired ones that were not yet swept included.
@@ -81,18 +76,19 @@ func (t *Tombstones[K, V]) Len() int {
 	return len(t.marks)
 }
 
-// sweepLocked drops what has expired, and the oldest when the set is full.
+// sweepLocked drops what has expired. All marks live equally long, so the
+// oldest expire first.
 func (t *Tombstones[K, V]) sweepLocked(now time.Time) {
-	for len(t.order) > 0 {
-		oldest := t.order[0]
-		m, ok := t.marks[oldest.key]
-		switch {
-		case !ok || !m.until.Equal(oldest.until): // was taken, perhaps put again
-		case now.Before(m.until) && len(t.marks) < t.max:
+	for e := t.order.Front(); e != nil; e = t.order.Front() {
+		if m, _ := e.Value.(*tombstone[K, V]); now.Before(m.until) {
 			return
-		default:
-			delete(t.marks, oldest.key)
 		}
-		t.order = t.order[1:]
+		t.dropLocked(e)
 	}
+}
+
+func (t *Tombstones[K, V]) dropLocked(e *list.Element) *tombstone[K, V] {
+	m, _ := t.order.Remove(e).(*tombstone[K, V])
+	delete(t.marks, m.key)
+	return m
 }

@@ -3,7 +3,6 @@ package belay
 import (
 	"context"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 )
@@ -33,80 +32,68 @@ func (o Options) withDefaults() Options {
 // [NewTree] and end it with Close. All methods are safe for concurrent use.
 type Tree struct {
 	opts Options
-	wg   sync.WaitGroup // tellers, ladders, attachments; Add only under mu while !closed
+	wg   sync.WaitGroup // tellers, ladders, attachments; Add only under mu while !gone
 
 	// mu guards the fields below and the guarded fields of every Run. It is
 	// held for moments only: no hook, stopper or channel send under it.
 	mu       sync.Mutex
 	runs     map[RunID]*Run // in flight, and the ended ones that are remembered
 	inFlight int
-	ended    []*Run // oldest first, from index oldest on
-	oldest   int
+	kept     memory // the remembered ones
 	watchers map[*watcher]struct{}
-	seq      uint64
-	closed   bool
-
-	base context.Context // of every ladder; ended when Close gives up waiting
-	quit context.CancelCauseFunc
+	seq      uint64 // of events
+	nr       uint64 // of runs
+	walks    uint64 // of Stops through the tree
+	closed   bool   // no new runs
+	gone     bool   // no new goroutines: Close has given up what was left
 }
 
 var _ Control = (*Tree)(nil)
 
 // NewTree returns an empty tree.
 func NewTree(o Options) *Tree {
-	t := &Tree{
+	return &Tree{
 		opts:     o.withDefaults(),
 		runs:     make(map[RunID]*Run),
 		watchers: make(map[*watcher]struct{}),
 	}
-	t.base, t.quit = context.WithCancelCause(context.Background())
-	return t
 }
 
 // Register makes a run known before its work is dispatched. It fails with
 // [ErrClosed], [ErrTooMany], [ErrBadRequest], or, if the run above it is
-// cancelled, with that *Cancellation ([ErrCancelled]); then nothing may start.
+// over, with [ErrEnded], or, if that is cancelled, with its *Cancellation
+// ([ErrCancelled]); then nothing may start.
 func (t *Tree) Register(spec Spec) (*Run, error) {
-	return t.register(spec, nil)
+	return t.register(&spec, nil)
 }
 
-func (t *Tree) register(spec Spec, base context.Context) (*Run, error) {
+func (t *Tree) register(spec *Spec, base context.Context) (*Run, error) {
 	if err := spec.check(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("register a run: %w", err)
 	}
-	now := time.Now()
-	r := &Run{tree: t, id: RunID(mint(now)), spec: spec, started: now, outcome: Pending, work: Running, base: base}
-	r.spec.Name, r.spec.Server = bound(spec.Name), bound(spec.Server)
-	r.spec.Owner, r.spec.Address = bound(spec.Owner), bound(spec.Address)
-	if len(spec.Labels) > 0 {
-		r.spec.Labels = maps.Clone(spec.Labels)
-	}
+	now, parent := time.Now(), spec.Parent
+	r := &Run{tree: t, id: RunID(mint(now)), spec: *spec, started: now, outcome: Pending, work: Running, base: base}
+	r.spec.own()
 	if spec.Queued {
 		r.work = Waiting
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err := t.admitLocked(spec.Parent); err != nil {
+	if err := t.admitLocked(parent); err != nil {
 		return nil, err
 	}
-	if p := spec.Parent; p != nil {
-		r.linkLocked(p)
-		r.spec.ParentID, r.spec.Parent = p.id, nil
+	if parent != nil {
+		r.linkLocked(parent)
 	}
+	t.nr++
+	r.nr = t.nr
 	t.runs[r.id] = r
 	t.inFlight++
 	if !spec.Deadline.IsZero() {
-		r.timer = time.AfterFunc(time.Until(spec.Deadline), func() { t.expire(r) })
+		r.timer = time.AfterFunc(time.Until(spec.Deadline), r.expire)
 	}
 	t.emitLocked(EventRegistered, r)
 	return r, nil
-}
-
-func bound(s string) string {
-	if len(s) <= maxName {
-		return s
-	}
-	return clean(s, maxName)
 }
 
 func (t *Tree) admitLocked(parent *Run) error {
@@ -121,13 +108,13 @@ func (t *Tree) admitLocked(parent *Run) error {
 		return fmt.Errorf("register a run: %w: the run above belongs to another tree", ErrBadRequest)
 	case parent.stop != nil:
 		return fmt.Errorf("register a run below %s: %w", parent.id, parent.stop.cause)
-	case parent.outcome.Terminal():
+	case parent.place != inFlight:
 		return fmt.Errorf("register a run below %s: %w", parent.id, ErrEnded)
 	}
 	return nil
 }
 
-func (t *Tree) expire(r *Run) {
+func (r *Run) expire() {
 	r.Cancel(Cancellation{Cause: CauseDeadline, Via: "deadline", Reason: "its time was up"})
 }
 
@@ -139,17 +126,15 @@ func (r *Run) linkLocked(parent *Run) {
 	parent.first = r
 }
 
-// unlinkLocked takes a run that is over out of the tree once nothing hangs
-// below it, and then looks at the run above, which may have waited for that.
+// unlinkLocked takes a run out of the tree once no Stop can have anything to
+// do there, for itself or below, and then looks at the run above, which may
+// have waited for that.
 func (r *Run) unlinkLocked() {
-	for r != nil && r.first == nil && r.kept {
+	for r.spentLocked() && r.parent != nil {
 		p := r.parent
-		switch {
-		case p == nil:
-			return
-		case r.prev != nil:
+		if r.prev != nil {
 			r.prev.next = r.next
-		default:
+		} else {
 			p.first = r.next
 		}
 		if r.next != nil {
@@ -160,55 +145,14 @@ func (r *Run) unlinkLocked() {
 	}
 }
 
-// overLocked notices that a run is over, wakes who waits for it, moves it to
-// the ended ones and lets go of what only a living run needs.
-func (t *Tree) overLocked(r *Run) {
-	if !r.final() {
-		t.emitLocked(EventChanged, r)
-		return
+// spentLocked reports whether a Stop that comes by has nothing to do here. A
+// run whose ladder gave up is not spent while it is remembered: a person's
+// next Stop, on it or on a run above, climbs again.
+func (r *Run) spentLocked() bool {
+	if r.first != nil || len(r.hooks) > 0 {
+		return false
 	}
-	if r.done != nil {
-		close(r.done)
-		r.done = nil
-	}
-	if r.timer != nil {
-		r.timer.Stop()
-		r.timer = nil
-	}
-	if r.work == Stopped {
-		r.spec.Stopper, r.spec.OnCancel, r.hooks, r.base = nil, nil, nil, nil
-	}
-	if !r.kept {
-		r.kept = true
-		r.ended = time.Now()
-		t.inFlight--
-		t.keepLocked(r)
-		r.unlinkLocked()
-	}
-	t.emitLocked(EventEnded, r)
-}
-
-func (t *Tree) keepLocked(r *Run) {
-	t.ended = append(t.ended, r)
-	t.trimLocked(r.ended)
-	if t.oldest > len(t.ended)/2 && t.oldest > 64 { // amortised: each run is moved once or twice
-		t.ended = append(t.ended[:0], t.ended[t.oldest:]...)
-		clear(t.ended[len(t.ended):cap(t.ended)])
-		t.oldest = 0
-	}
-}
-
-// trimLocked forgets ended runs beyond the count and the time.
-func (t *Tree) trimLocked(now time.Time) {
-	for t.oldest < len(t.ended) {
-		r := t.ended[t.oldest]
-		if len(t.ended)-t.oldest <= t.opts.KeepRuns && now.Sub(r.ended) < t.opts.KeepFor {
-			return
-		}
-		t.ended[t.oldest] = nil
-		t.oldest++
-		delete(t.runs, r.id)
-	}
+	return r.place == forgotten || r.place == remembered && (r.stop == nil || r.stop.over)
 }
 
 // InFlight is the number of runs that are not over.
@@ -222,52 +166,13 @@ func (t *Tree) InFlight() int {
 func (t *Tree) Run(id RunID) (*Run, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.runLocked(id)
+}
+
+func (t *Tree) runLocked(id RunID) (*Run, error) {
 	t.trimLocked(time.Now())
 	if r := t.runs[id]; r != nil {
 		return r, nil
 	}
 	return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
-}
-
-// Close refuses new runs, stops everything with CauseShutdown, and waits until
-// all is over or ctx ends; then it gives up what ladders are left and returns
-// the cause of ctx. It may be called more than once.
-func (t *Tree) Close(ctx context.Context) error {
-	c := Cancellation{Stop: NewStopID(), Cause: CauseShutdown, Via: "belay", Reason: "Belay is shutting down", At: time.Now()}
-	t.mu.Lock()
-	t.closed = true
-	var left []*Run
-	for _, r := range t.runs {
-		if !r.kept {
-			left = append(left, r)
-		}
-	}
-	t.mu.Unlock()
-	for _, r := range left {
-		if !t.below(r) {
-			r.Cancel(c)
-		}
-	}
-	var err error
-	for _, r := range left {
-		if _, err = r.Wait(ctx); err != nil {
-			err = fmt.Errorf("close: %d runs are not over: %w", t.InFlight(), err)
-			break
-		}
-	}
-	t.quit(&c)
-	t.wg.Wait()
-	return err
-}
-
-// below reports whether a run in flight is above r, which will stop it.
-func (t *Tree) below(r *Run) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for p := r.parent; p != nil; p = p.parent {
-		if !p.kept {
-			return true
-		}
-	}
-	return false
 }

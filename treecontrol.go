@@ -1,7 +1,9 @@
 package belay
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -9,73 +11,40 @@ import (
 
 // List implements [Control].
 func (t *Tree) List(_ context.Context, f Filter) ([]Info, error) {
-	runs := t.match(f)
-	list := make([]Info, len(runs))
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	runs := t.matchLocked(&f)
+	list := make([]Info, len(runs))
 	for i, r := range runs {
 		list[i] = r.infoLocked()
 	}
 	return list, nil
 }
 
-// match returns the runs that pass the filter, oldest first.
-func (t *Tree) match(f Filter) []*Run {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.trimLocked(time.Now())
-	var list []*Run
-	consider := func(r *Run) {
-		i := r.infoLocked()
-		if f.Match(&i) && t.underLocked(r, f.Under) {
-			list = append(list, r)
-		}
-	}
-	if len(f.IDs) > 0 {
-		for _, id := range f.IDs {
-			if r := t.runs[id]; r != nil && !slices.Contains(list, r) {
-				consider(r)
-			}
-		}
-	} else {
-		for _, r := range t.runs {
-			consider(r)
-		}
-	}
-	slices.SortFunc(list, byAge)
-	if f.Limit > 0 && len(list) > f.Limit {
-		list = list[:f.Limit]
-	}
-	return list
-}
-
-func byAge(a, b *Run) int { return slices.Compare(a.id[:], b.id[:]) }
-
 // Get implements [Control].
 func (t *Tree) Get(_ context.Context, id RunID) (Detail, error) {
-	r, err := t.Run(id)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r, err := t.runLocked(id)
 	if err != nil {
 		return Detail{}, err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	return Detail{Info: r.infoLocked(), Receipt: r.receiptLocked()}, nil
 }
 
-// Cancel implements [Control].
+// Cancel implements [Control]. The runs that match and all below them are
+// stopped in one moment.
 func (t *Tree) Cancel(ctx context.Context, req CancelRequest) ([]CancelResult, error) {
 	c := req.Cancellation
 	if err := c.complete(time.Now()); err != nil {
 		return nil, fmt.Errorf("cancel: %w", err)
 	}
-	roots := t.match(req.Filter)
-	all := t.withSubtrees(roots)
+	pick := func() []*Run { return t.matchLocked(&req.Filter) }
 	if req.DryRun {
-		return t.plan(ctx, all), nil
+		return t.plan(ctx, pick), nil
 	}
-	for _, r := range roots {
-		t.stopRun(r, c, req.Escalate, req.Now)
-	}
+	all, _ := t.stopAll(&order{cause: &c, escalate: req.Escalate, now: req.Now}, pick)
+	slices.SortFunc(all, byAge)
 	t.await(ctx, all, req.Wait)
 	results := make([]CancelResult, len(all))
 	for i, r := range all {
@@ -84,21 +53,73 @@ func (t *Tree) Cancel(ctx context.Context, req CancelRequest) ([]CancelResult, e
 	return results, nil
 }
 
-func (t *Tree) withSubtrees(roots []*Run) []*Run {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var all []*Run
-	seen := make(map[*Run]bool)
-	for _, root := range roots {
-		for _, r := range root.subtreeLocked() {
-			if !seen[r] {
-				seen[r] = true
-				all = append(all, r)
-			}
+// matchLocked returns the runs that pass the filter, oldest first, so that
+// none comes before one above it.
+func (t *Tree) matchLocked(f *Filter) []*Run {
+	t.trimLocked(time.Now())
+	rest := *f
+	if len(f.IDs) > 0 {
+		rest.IDs, rest.Ended = nil, true
+	}
+	match := func(r *Run) bool {
+		i := r.viewLocked()
+		return rest.Match(&i) && t.underLocked(r, f.Under)
+	}
+	var found []*Run
+	if len(f.IDs) > 0 {
+		found = t.lookupLocked(f.IDs, match)
+	} else {
+		found = t.selectLocked(match)
+	}
+	if f.Limit > 0 && len(found) > f.Limit {
+		found = found[:f.Limit]
+	}
+	return found
+}
+
+// selectLocked returns the runs that the tree knows and match, oldest first.
+func (t *Tree) selectLocked(match func(*Run) bool) []*Run {
+	var found []*Run
+	for _, r := range t.runs {
+		if match(r) {
+			found = append(found, r)
 		}
 	}
-	slices.SortFunc(all, byAge)
-	return all
+	slices.SortFunc(found, byAge)
+	return found
+}
+
+func (t *Tree) lookupLocked(ids []RunID, match func(*Run) bool) []*Run {
+	var found []*Run
+	for _, id := range ids {
+		if r := t.runs[id]; r != nil && match(r) {
+			found = append(found, r)
+		}
+	}
+	slices.SortFunc(found, byAge)
+	return slices.Compact(found)
+}
+
+func byAge(a, b *Run) int { return cmp.Compare(a.nr, b.nr) }
+
+// underLocked reports whether r is the run id or lies below it. A run that is
+// linked knows its ancestors even when the tree has forgotten some of them;
+// one that was unlinked knows the id of the one above.
+func (t *Tree) underLocked(r *Run, id RunID) bool {
+	for !id.IsZero() && r.id != id {
+		above := r.parent
+		if above == nil {
+			if r.spec.ParentID == id {
+				return true
+			}
+			above = t.runs[r.spec.ParentID]
+		}
+		if above == nil {
+			return false
+		}
+		r = above
+	}
+	return true
 }
 
 // result tells how the run stands for one Stop.
@@ -107,7 +128,7 @@ func (r *Run) result(act StopID) CancelResult {
 	defer r.tree.mu.Unlock()
 	return CancelResult{
 		Run:      r.infoLocked(),
-		Affected: r.stop != nil && slices.Contains(r.stop.acts, act),
+		Affected: r.stop != nil && r.stop.knows(act),
 		Receipt:  r.receiptLocked(),
 	}
 }
@@ -133,25 +154,45 @@ func (t *Tree) await(ctx context.Context, runs []*Run, wait time.Duration) {
 }
 
 // errWaited ends the wait for receipts, never a run.
-var errWaited = fmt.Errorf("the time to wait for receipts is over")
+var errWaited = errors.New("the time to wait for receipts is over")
 
-func (t *Tree) plan(ctx context.Context, runs []*Run) []CancelResult {
-	results := make([]CancelResult, len(runs))
-	for i, r := range runs {
-		t.mu.Lock()
-		results[i].Run = r.infoLocked()
-		stopper := r.spec.Stopper
-		over := r.work == Stopped
-		t.mu.Unlock()
-		switch p, ok := stopper.(Planner); {
-		case over:
-			results[i].Plan = &Plan{Tell: "nobody: it is over"}
-		case ok:
-			plan := p.Plan(ctx)
-			results[i].Plan = &plan
-		default:
-			results[i].Plan = &Plan{Tell: "its context would be ended", Force: "none"}
-		}
+// plan says what a Stop of the picked runs would do, and does nothing.
+func (t *Tree) plan(ctx context.Context, pick func() []*Run) []CancelResult {
+	t.mu.Lock()
+	var all []*Run
+	for _, root := range pick() {
+		all = root.subtreeLocked(all)
+	}
+	slices.SortFunc(all, byAge)
+	all = slices.Compact(all)
+	t.mu.Unlock()
+	results := make([]CancelResult, len(all))
+	for i, r := range all {
+		results[i] = r.plan(ctx)
 	}
 	return results
+}
+
+func (r *Run) plan(ctx context.Context) CancelResult {
+	r.tree.mu.Lock()
+	info, stopper := r.infoLocked(), r.spec.Stopper
+	over := r.place == forgotten || r.place == remembered && (r.stop == nil || r.stop.over)
+	r.tree.mu.Unlock()
+	var plan Plan
+	switch planner, ok := stopper.(Planner); {
+	case over:
+		plan = Plan{Tell: "nobody: it is over"}
+	case info.Work == Waiting:
+		plan = Plan{Tell: "nobody: it would not be started", Force: "none"}
+	case ok:
+		plan = planner.Plan(ctx)
+	case stopper != nil:
+		plan = Plan{Tell: "its stopper would be told", Force: "as its ladder says"}
+		if !forceful(stopper) {
+			plan.Force = "none"
+		}
+	default:
+		plan = Plan{Tell: "its context would be ended", Force: "none"}
+	}
+	return CancelResult{Run: info, Plan: &plan}
 }

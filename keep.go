@@ -1,0 +1,97 @@
+package belay
+
+import "time"
+
+// memory holds the remembered runs, the one that ended first at its head. It is
+// linked through the runs themselves, so that one whose ladder is climbed
+// again can leave from the middle. Guarded by tree.mu.
+type memory struct {
+	oldest, newest *Run
+	len            int
+}
+
+func (l *memory) push(r *Run) {
+	r.older = l.newest
+	if l.newest != nil {
+		l.newest.newer = r
+	} else {
+		l.oldest = r
+	}
+	l.newest = r
+	l.len++
+}
+
+func (l *memory) remove(r *Run) {
+	if r.older != nil {
+		r.older.newer = r.newer
+	} else {
+		l.oldest = r.newer
+	}
+	if r.newer != nil {
+		r.newer.older = r.older
+	} else {
+		l.newest = r.older
+	}
+	r.older, r.newer = nil, nil
+	l.len--
+}
+
+// overLocked notices that a run is over: it wakes who waits for it, lets go of
+// what only a living run needs and moves it to the remembered ones. It does so
+// again for a run that was over and of which more was seen.
+func (t *Tree) overLocked(r *Run) {
+	if r.done != nil {
+		close(r.done)
+		r.done = nil
+	}
+	if r.timer != nil {
+		r.timer.Stop()
+		r.timer = nil
+	}
+	if r.stop == nil || r.stop.over {
+		r.releaseLocked()
+	}
+	if r.place != inFlight {
+		r.unlinkLocked()
+		t.emitLocked(EventChanged, r)
+		return
+	}
+	r.place, r.ended = remembered, time.Now()
+	t.inFlight--
+	t.kept.push(r)
+	r.unlinkLocked()
+	t.emitLocked(EventEnded, r)
+	t.trimLocked(r.ended)
+}
+
+// reviveLocked brings back a run whose ladder gave up, because a person
+// pressed Stop once more.
+func (t *Tree) reviveLocked(r *Run) {
+	t.kept.remove(r)
+	t.inFlight++
+	r.place, r.ended, r.work = inFlight, time.Time{}, Stopping
+	r.stop.final, r.stop.ended, r.stop.held = false, time.Time{}, ""
+}
+
+// releaseLocked drops what only a run that can still be stopped needs.
+func (r *Run) releaseLocked() {
+	r.spec.Stopper, r.spec.OnCancel, r.base = nil, nil, nil
+}
+
+// trimLocked forgets remembered runs beyond the count and the time. What of
+// their stopping still waits for evidence ends here.
+func (t *Tree) trimLocked(now time.Time) {
+	for r := t.kept.oldest; r != nil; r = t.kept.oldest {
+		if t.kept.len <= t.opts.KeepRuns && now.Sub(r.ended) < t.opts.KeepFor {
+			return
+		}
+		t.kept.remove(r)
+		delete(t.runs, r.id)
+		r.place = forgotten
+		if r.stop != nil {
+			r.stop.endLocked()
+		}
+		r.releaseLocked()
+		r.unlinkLocked()
+	}
+}
