@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"time"
 )
@@ -53,6 +54,7 @@ func init() {
 		"list_changed": {"adds a tool and notifies", true, (*server).listChanged},
 		"misbehave":    {"does one of: " + mischiefKinds, true, (*server).misbehave},
 		"crash":        {"kills the server in the middle of the call", true, (*server).crash},
+		"shell":        {"runs text as a shell command and returns when the shell has ended", false, (*server).shell},
 		"hang":         {"never answers, writes nothing, listens to nothing", false, (*server).hang},
 	}
 }
@@ -174,6 +176,17 @@ func (s *server) devserver(c *call, a arguments, _ params) {
 		return
 	}
 	c.text("started")
+}
+
+// shell runs a command line as tools of that name do. What it leaves in the
+// background lives on; nothing of it holds the server's stdio.
+func (s *server) shell(c *call, a arguments, _ params) {
+	s.wit.write(a.Key, "start", "")
+	if err := exec.Command("sh", "-c", a.Text).Run(); err != nil {
+		c.fail(-32603, err.Error())
+		return
+	}
+	c.text("done")
 }
 
 func (s *server) bigresult(c *call, a arguments, _ params) {
