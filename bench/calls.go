@@ -133,9 +133,12 @@ func pump(p *peer, calls int) (time.Duration, error) {
 		}
 	}
 	for back < calls {
-		id, err := p.next()
+		id, failed, err := p.next()
 		if err != nil {
 			return 0, err
+		}
+		if failed != "" {
+			return 0, fmt.Errorf("a call failed: %s", failed)
 		}
 		if id == 0 {
 			continue

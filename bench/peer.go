@@ -121,9 +121,12 @@ func (p *peer) cancel(id int) error {
 // await reads until the answer with this id, and passes over everything else.
 func (p *peer) await(id int) error {
 	for {
-		got, err := p.next()
+		got, failed, err := p.next()
 		if err != nil {
 			return fmt.Errorf("waiting for the answer %d: %w; stderr: %s", id, err, p.err)
+		}
+		if got == id && failed != "" {
+			return fmt.Errorf("the answer %d is an error: %s", id, failed)
 		}
 		if got == id {
 			return nil
@@ -132,35 +135,33 @@ func (p *peer) await(id int) error {
 }
 
 // next reads one line and returns the number after its first "id", 0 if there
-// is none. A peer that hangs is killed after the limit, which ends the read.
-func (p *peer) next() (int, error) {
+// is none, and the head of an error answer.
+func (p *peer) next() (id int, failed string, err error) {
 	line, err := p.line()
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	head := line[:min(len(line), 200)]
 	if bytes.Contains(head, []byte(`"error"`)) {
-		return 0, fmt.Errorf("the peer answered with an error: %s", head)
+		failed = string(head)
 	}
 	_, after, ok := bytes.Cut(head, []byte(`"id":`))
 	if !ok {
 		_, after, ok = bytes.Cut(line[max(0, len(line)-40):], []byte(`"id":`))
 	}
 	if !ok {
-		return 0, nil
+		return 0, failed, nil
 	}
 	n := 0
 	for n < len(after) && after[n] >= '0' && after[n] <= '9' {
 		n++
 	}
-	id, err := strconv.Atoi(string(after[:n]))
-	if err != nil {
-		return 0, nil //nolint:nilerr // a string id belongs to somebody else
-	}
-	return id, nil
+	id, _ = strconv.Atoi(string(after[:n])) // a string id is 0, nobody's
+	return id, failed, nil
 }
 
-// line reads one line of any length into a buffer that is used again.
+// line reads one line of any length into a buffer that is used again. A peer
+// that hangs is killed after the limit, which ends the read.
 func (p *peer) line() ([]byte, error) {
 	guard := time.AfterFunc(limit, func() { _ = p.cmd.Process.Kill() })
 	defer guard.Stop()

@@ -177,10 +177,7 @@ func (b *bench) forceOnce(i int, cgroup string) (forcedTimes, error) {
 	}()
 	// The next call is made at once, not when the command has said its say.
 	left := faketool.WaitDead(append(w.Pids("k/*"), w.Pids("k")...), 10*time.Second)
-	err = p.skipError()
-	if err == nil {
-		_, err = p.call("echo", `{}`)
-	}
+	_, err = p.call("echo", `{}`)
 	answered := time.Now()
 	stop := <-done
 	if err := errors.Join(err, stop.err); err != nil {
@@ -194,12 +191,6 @@ func (b *bench) forceOnce(i int, cgroup string) (forcedTimes, error) {
 		return forcedTimes{}, fmt.Errorf("the receipt has no kill step followed by process_gone: %+v", stop.receipt)
 	}
 	return forcedTimes{dead: milli(gone.Sub(kill)), next: milli(answered.Sub(gone)), by: stop.receipt.killedBy()}, nil
-}
-
-// skipError reads the answer that the stopped call got.
-func (p *peer) skipError() error {
-	_, err := p.line()
-	return err
 }
 
 // receipt is what this program reads of a receipt's JSON.
