@@ -393,9 +393,13 @@ func (p *puppets) conn() net.Conn {
 // next waits for the next process of the server.
 func (p *puppets) next() *faketool.Client {
 	p.t.Helper()
-	conn := p.conn()
+	return newServer(p.t, p.conn())
+}
+
+// newServer lets the test read and write a process's stdio.
+func newServer(t *testing.T, conn net.Conn) *faketool.Client {
 	client := faketool.NewClient(conn, conn)
-	p.t.Cleanup(func() {
+	t.Cleanup(func() {
 		_ = conn.Close()
 		client.Ended(5 * time.Second)
 	})
@@ -429,8 +433,7 @@ func say(t *testing.T, c *faketool.Client, format string, args ...any) {
 	}
 }
 
-// never sends a request through the puppet after which nothing that came before
-// can still be on its way, and fails if the text was ever seen by c.
+// never fails if the text was ever seen by c. Call it behind a barrier.
 func never(t *testing.T, c *faketool.Client, text string) {
 	t.Helper()
 	for _, m := range c.Messages() {
