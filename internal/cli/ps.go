@@ -125,7 +125,7 @@ func (c *psCmd) watch(ctx context.Context, env *Env) error {
 		e := json.NewEncoder(env.Stdout)
 		return c.events(ctx, env, func(ev *belay.Event) error { return e.Encode(ev) })
 	case st.terminal:
-		return c.redraw(ctx, env)
+		return c.screen(ctx, env)
 	}
 	runs, err := env.mesh().List(ctx, c.filter())
 	env.warn(err)
@@ -171,54 +171,4 @@ func eventLine(ev *belay.Event) string {
 		line += fmt.Sprintf("  (%s before this one were lost)", count(int(ev.Lost), "event"))
 	}
 	return line + "\n"
-}
-
-// redraw shows the list on a terminal anew when something happens, and once a
-// second for the ages.
-func (c *psCmd) redraw(ctx context.Context, env *Env) error {
-	const (
-		wipe    = "\x1b[H\x1b[2J"
-		quickly = 100 * time.Millisecond // so that a burst of events is one redraw
-	)
-	changed := make(chan struct{}, 1)
-	done := make(chan struct{})
-	ctx, end := context.WithCancelCause(ctx)
-	go func() {
-		defer close(done)
-		for _, err := range env.mesh().Watch(ctx, belay.Filter{}) {
-			if err != nil {
-				continue // the list below says it
-			}
-			select {
-			case changed <- struct{}{}:
-			default:
-			}
-		}
-	}()
-	defer func() { end(nil); <-done }()
-	for {
-		runs, err := env.mesh().List(ctx, c.filter())
-		if ctx.Err() != nil {
-			return exitWith(ExitStopped)
-		}
-		if _, err := io.WriteString(env.Stdout, wipe); err != nil {
-			return fmt.Errorf("print: %w", err)
-		}
-		st := styleOf(env.Stdout, env.Getenv) // anew: the window may have another size now
-		if len(runs) == 0 {
-			fmt.Fprintln(env.Stdout, "nothing is running")
-		} else {
-			c.print(env.Stdout, st, runs, time.Now())
-		}
-		for _, one := range flatten(err) {
-			fmt.Fprintln(env.Stdout, st.paint(warn, fit(oneLine(one.Error()), st.width)))
-		}
-		select {
-		case <-ctx.Done():
-			return exitWith(ExitStopped)
-		case <-time.After(time.Second):
-		case <-changed:
-			time.Sleep(quickly)
-		}
-	}
 }

@@ -15,6 +15,7 @@ type style struct {
 	terminal bool // a person is looking
 	colour   bool
 	width    int // columns; 0: no limit
+	height   int // rows
 }
 
 // styleOf looks at where w leads.
@@ -23,11 +24,11 @@ func styleOf(w io.Writer, getenv func(string) string) style {
 	if !ok {
 		return style{}
 	}
-	width, ok := terminalWidth(f)
+	width, height, ok := terminalSize(f)
 	if !ok {
 		return style{}
 	}
-	return style{terminal: true, width: width, colour: getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"}
+	return style{terminal: true, width: width, height: height, colour: getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"}
 }
 
 // tone is what a piece of text is to feel like.

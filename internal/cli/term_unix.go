@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminalWidth is the number of columns of a terminal; not ok if f is none.
-func terminalWidth(f *os.File) (width int, ok bool) {
+// terminalSize is the size of a terminal; not ok if f is none.
+func terminalSize(f *os.File) (columns, rows int, ok bool) {
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
-		return 0, false
+		return 0, 0, false
 	}
-	return int(size.Col), true
+	return int(size.Col), int(size.Row), true
 }

@@ -6,11 +6,11 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// terminalWidth is the number of columns of a terminal; not ok if f is none.
-func terminalWidth(f *os.File) (width int, ok bool) {
+// terminalSize is the size of a terminal; not ok if f is none.
+func terminalSize(f *os.File) (columns, rows int, ok bool) {
 	var info windows.ConsoleScreenBufferInfo
 	if err := windows.GetConsoleScreenBufferInfo(windows.Handle(f.Fd()), &info); err != nil {
-		return 0, false
+		return 0, 0, false
 	}
-	return int(info.Window.Right-info.Window.Left) + 1, true
+	return int(info.Window.Right-info.Window.Left) + 1, int(info.Window.Bottom-info.Window.Top) + 1, true
 }
