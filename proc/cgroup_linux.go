@@ -212,6 +212,13 @@ func (c *cgroup) usage() (time.Duration, bool) {
 	return 0, false
 }
 
+// thaw undoes a freeze whose maker may have died in the middle of a strike.
+func (c *cgroup) thaw() {
+	if c != nil {
+		_ = c.write("cgroup.freeze", "0")
+	}
+}
+
 // evacuate moves what is left directly inside (spared processes) to the parent,
 // where they would have been without Belay, so that the cgroup can be removed.
 // Cgroups that the tool made below keep theirs.

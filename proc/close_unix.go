@@ -44,7 +44,7 @@ func (t *Tree) close(ctx context.Context) {
 		_ = signalID(t.guardian, unix.SIGCONT)
 		t.closeStdin()
 		soft, cancel := context.WithTimeoutCause(ctx, endGrace, ErrClosed)
-		t.report = t.eng.terminate(soft, Selection{}, 0, nil)
+		t.report, _ = t.eng.terminate(soft, Selection{}, 0, nil)
 		cancel()
 		for try := 0; !t.settled(try); try++ {
 			t.closeByForce(ctx)
@@ -75,8 +75,8 @@ func (t *Tree) settled(try int) bool {
 func (t *Tree) closeByForce(ctx context.Context) {
 	hard, cancel := context.WithTimeoutCause(ctx, closeKill, fmt.Errorf("gave up after %v", closeKill))
 	defer cancel()
-	k := t.eng.kill(hard, Selection{})
-	t.closeErr = survivorsError(hard, k)
+	k, err := t.eng.kill(hard, Selection{})
+	t.closeErr = survivorsError(hard, k, err)
 	before := t.report
 	k.Signalled = before.Signalled
 	for _, p := range k.Killed {

@@ -4,6 +4,7 @@ package proc
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -27,6 +28,7 @@ const (
 type engine struct {
 	leader  ID
 	cg      *cgroup                 // nil without one
+	read    func() (*view, error)   // readTable
 	members func(v *view) []Process // live processes of the tree, leader included
 	ended   <-chan struct{}         // closed when the tree is empty; nil in the guardian
 	own     map[string]bool         // units that are not "another scope"
@@ -75,7 +77,7 @@ func (e *engine) describe(p *Process) {
 }
 
 func newEngine(leader ID, guardian int, cg *cgroup, rules []SpareRule) *engine {
-	e := &engine{leader: leader, cg: cg, rules: rules, strikes: make(chan struct{}, 1), own: map[string]bool{}}
+	e := &engine{read: readTable, leader: leader, cg: cg, rules: rules, strikes: make(chan struct{}, 1), own: map[string]bool{}}
 	// The leader's own scope is not "another": systemd-run --scope moves
 	// itself before it becomes the command.
 	for _, pid := range []int{guardian, leader.PID} {
@@ -108,9 +110,9 @@ func lazyCmdline(pid int) func() string {
 
 // all returns every live process of the tree, the spared ones marked.
 func (e *engine) all() ([]Process, *view, error) {
-	v, err := readTable()
+	v, err := e.read()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("read process table: %w", err)
 	}
 	members := e.members(v)
 	e.mu.Lock()
@@ -183,10 +185,17 @@ func (e *engine) untilDead(ctx context.Context, list []Process, limit time.Durat
 	}
 }
 
-// finish fills in what the last look found.
-func (e *engine) finish(r *Report, selected, spared []Process) {
+// finish takes the last look. It is the one that counts: a look that failed,
+// or found somebody, is not Gone, whatever was seen before.
+func (e *engine) finish(r *Report, sel Selection) error {
+	r.TakenOver = e.lost != nil && e.lost()
 	if e.over() {
-		selected, spared = nil, nil
+		r.Gone = true
+		return nil
+	}
+	selected, spared, err := e.look(sel)
+	if err != nil {
+		return err
 	}
 	for i := range selected {
 		e.describe(&selected[i])
@@ -197,14 +206,14 @@ func (e *engine) finish(r *Report, selected, spared []Process) {
 		r.Spared = appendOnce(r.Spared, spared[i])
 	}
 	r.Gone = len(selected) == 0
-	r.TakenOver = e.lost != nil && e.lost()
+	return nil
 }
 
 // terminate asks the selected processes to end: the leader at once, the others
 // after half, or as soon as there is no leader to wait for. A stopped process
 // is woken, since it could not act on SIGTERM. beforeLeader runs before the
 // leader is told.
-func (e *engine) terminate(ctx context.Context, sel Selection, half time.Duration, beforeLeader func()) (r Report) {
+func (e *engine) terminate(ctx context.Context, sel Selection, half time.Duration, beforeLeader func()) (r Report, err error) {
 	begun := time.Now()
 	told := make(map[ID]bool)
 	tell := func(p Process) {
@@ -212,6 +221,9 @@ func (e *engine) terminate(ctx context.Context, sel Selection, half time.Duratio
 			return
 		}
 		told[p.ID()] = true
+		if p.ID() == e.leader && beforeLeader != nil {
+			beforeLeader()
+		}
 		e.describe(&p)
 		if signalID(p.ID(), unix.SIGTERM) != nil {
 			return
@@ -222,10 +234,9 @@ func (e *engine) terminate(ctx context.Context, sel Selection, half time.Duratio
 		r.Signalled = appendOnce(r.Signalled, p)
 		r.Means = MeansSignal
 	}
-	var selected, spared []Process
 	for quiet := 0; quiet < quietLooks && !e.over(); {
-		var err error
-		if selected, spared, err = e.look(sel); err != nil {
+		selected, _, err := e.look(sel)
+		if err != nil {
 			if !e.pause(ctx, lookPause) {
 				break
 			}
@@ -236,91 +247,95 @@ func (e *engine) terminate(ctx context.Context, sel Selection, half time.Duratio
 			continue
 		}
 		quiet = 0
-		leads := false
-		for _, p := range selected {
-			if p.ID() == e.leader {
-				leads = true
-				if !told[e.leader] && beforeLeader != nil {
-					beforeLeader()
-				}
-				tell(p)
-			}
-		}
-		left := half - time.Since(begun)
-		if !leads || left <= 0 {
-			for _, p := range selected {
-				tell(p)
-			}
-			left = lookPause
-		}
-		if !e.untilDead(ctx, selected, min(left, lookPause)) {
+		left := min(e.tellInTurn(selected, half-time.Since(begun), tell), lookPause)
+		if !e.untilDead(ctx, selected, left) {
 			break
 		}
 	}
-	if e.over() {
-		selected = nil
-	} else if len(selected) > 0 {
-		// ctx is done: the last word on who is left is taken now.
-		if s, sp, err := e.look(sel); err == nil {
-			selected, spared = s, sp
+	return r, e.finish(&r, sel)
+}
+
+// tellInTurn tells the leader, and the others when their time has come: after
+// what is left of half, or as soon as there is no leader. It returns how long
+// nothing more has to be told.
+func (e *engine) tellInTurn(selected []Process, left time.Duration, tell func(Process)) time.Duration {
+	leads := false
+	for _, p := range selected {
+		if p.ID() == e.leader {
+			leads = true
+			tell(p)
 		}
 	}
-	e.finish(&r, selected, spared)
-	return r
+	if leads && left > 0 {
+		return left
+	}
+	for _, p := range selected {
+		tell(p)
+	}
+	return lookPause
 }
 
 // kill ends the selected processes by force and looks again until nobody is
-// left or ctx is done.
-func (e *engine) kill(ctx context.Context, sel Selection) (r Report) {
-	var selected, spared []Process
+// left or ctx is done. It strikes at least once, also when ctx is done before.
+func (e *engine) kill(ctx context.Context, sel Selection) (r Report, err error) {
 	for quiet := 0; quiet < quietLooks && !e.over(); {
-		select {
-		case e.strikes <- struct{}{}:
-		case <-ctx.Done():
-			selected, spared, _ = e.look(sel)
-			e.finish(&r, selected, spared)
-			return r
+		if !e.turn(ctx) {
+			break
 		}
-		s, sp, err := e.strike(sel, &r)
+		found, err := e.strike(sel, &r)
 		<-e.strikes
-		if err == nil {
-			selected, spared = s, sp
-			if len(selected) == 0 {
-				quiet++
-				continue
+		if err != nil {
+			quiet = 0
+			if !e.pause(ctx, lookPause/10) {
+				break
 			}
+			continue
+		}
+		if len(found) == 0 {
+			quiet++
+			continue
 		}
 		quiet = 0
-		if !e.untilDead(ctx, selected, lookPause) || ctx.Err() != nil {
+		if !e.untilDead(ctx, found, lookPause) {
 			break
 		}
 	}
-	if len(selected) > 0 && !e.over() {
-		if s, sp, err := e.look(sel); err == nil {
-			selected, spared = s, sp
-		}
-	}
-	e.finish(&r, selected, spared)
-	return r
+	return r, e.finish(&r, sel)
 }
 
-// strike is one round of a kill. It returns whom it found.
-func (e *engine) strike(sel Selection, r *Report) (selected, spared []Process, err error) {
-	if selected, spared, err = e.look(sel); err != nil || len(selected) == 0 {
-		return selected, spared, err
+// turn waits until no other strike is under way; false when ctx is done first.
+func (e *engine) turn(ctx context.Context) bool {
+	select {
+	case e.strikes <- struct{}{}:
+		return true
+	default:
 	}
+	select {
+	case e.strikes <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// strike is one round of a kill. It returns whom it found, to be waited for.
+func (e *engine) strike(sel Selection, r *Report) ([]Process, error) {
+	found, spared, err := e.look(sel)
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	left := found
 	if e.cg != nil {
 		whole := sel.everything() && len(spared) == 0
-		if e.strikeCgroup(sel, whole, selected, r) {
-			found := selected
+		if e.strikeCgroup(sel, whole, found, r) {
 			// Whoever left the cgroup is still there.
-			if selected, spared, err = e.look(sel); err != nil || len(selected) == 0 {
-				return found, spared, err
+			if left, _, err = e.look(sel); err != nil || len(left) == 0 {
+				return found, err
 			}
 		}
 	}
-	e.sweep(sel, selected, r)
-	return selected, spared, nil
+	e.sweep(sel, left, r)
+	return found, nil
 }
 
 // killed notes a process in the report before it is killed.

@@ -18,7 +18,12 @@ func becomeGuardian() error {
 	}
 	// The leader gets its three descriptors and nothing that P happened to
 	// inherit from whoever started it.
-	_ = unix.CloseRange(fdStderr+1, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
+	if unix.CloseRange(fdStderr+1, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC) != nil {
+		// Kernels before 5.11: the usual ones.
+		for fd := fdStderr + 1; fd < 256; fd++ {
+			syscall.CloseOnExec(fd)
+		}
+	}
 	return becomeSubreaper()
 }
 

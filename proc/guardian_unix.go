@@ -184,14 +184,15 @@ func (g *guard) cleanUp() {
 	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -10)
 	e := newEngine(g.leader, os.Getpid(), g.cg, g.order.Spare)
 	e.silent = true
+	g.cg.thaw()
 	track := newTracker(selfID(), g.leader)
 	e.members = func(v *view) []Process { return v.pick(track.pids(v)) }
 	ctx, cancel := context.WithTimeoutCause(context.Background(), endGrace, errors.New("grace is over"))
-	r := e.terminate(ctx, Selection{}, 0, nil)
+	r, _ := e.terminate(ctx, Selection{}, 0, nil)
 	cancel()
 	if !r.Gone {
 		ctx, cancel = context.WithTimeoutCause(context.Background(), orphanLimit, errors.New("gave up"))
-		e.kill(ctx, Selection{})
+		_, _ = e.kill(ctx, Selection{})
 		cancel()
 	}
 	if g.cg != nil {

@@ -3,6 +3,7 @@ package proc
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -25,21 +26,21 @@ func withKillLimit(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, killLimit, fmt.Errorf("gave up after %v", killLimit))
 }
 
-// survivorsError names who is left, nil when nobody is.
-func survivorsError(ctx context.Context, r Report) error {
+// survivorsError names who is left, nil when nobody is. unseen is set when the
+// last look failed, so that nothing can be said about anybody.
+func survivorsError(ctx context.Context, r Report, unseen error) error {
 	if r.Gone {
 		return nil
 	}
-	names := ""
-	for i, p := range r.Survivors {
-		if i == 5 {
-			names += ", ..."
-			break
-		}
-		names += fmt.Sprintf(", %s (pid %d)", p.Comm, p.PID)
+	if len(r.Survivors) == 0 && unseen != nil {
+		return fmt.Errorf("whether %w could not be seen: %w: %w", ErrSurvivors, unseen, context.Cause(ctx))
 	}
-	if names != "" {
-		names = names[2:]
+	var names []string
+	for _, p := range r.Survivors[:min(len(r.Survivors), 5)] {
+		names = append(names, fmt.Sprintf("%s (pid %d)", p.Comm, p.PID))
 	}
-	return fmt.Errorf("%d %w: %s: %w", len(r.Survivors), ErrSurvivors, names, context.Cause(ctx))
+	if len(r.Survivors) > 5 {
+		names = append(names, "...")
+	}
+	return fmt.Errorf("%d %w: %s: %w", len(r.Survivors), ErrSurvivors, strings.Join(names, ", "), context.Cause(ctx))
 }

@@ -269,3 +269,52 @@ func TestLeaderEndsFirst(t *testing.T) {
 	waitClosed(t, tree.Gone(), 5*time.Second, "Gone")
 	mustBeDead(t, d)
 }
+
+// STYLE 18, DESIGN 1.5: what cannot be seen is not called dead. With no
+// descriptor left /proc cannot be read, and Kill must not say Gone.
+func TestBlindIsNotGone(t *testing.T) {
+	tree := startTree(t, Config{Path: "sh", Args: []string{"-c", "trap '' TERM; while :; do sleep 0.01; done"}, Cgroup: CgroupOff})
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	none := limit
+	none.Cur = 0
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none); err != nil {
+		t.Fatal(err)
+	}
+	restored := false
+	restore := func() {
+		if !restored {
+			restored = true
+			syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
+		}
+	}
+	defer restore()
+	for _, stop := range []func(context.Context) (Report, error){
+		func(ctx context.Context) (Report, error) { return tree.Kill(ctx, Selection{}) },
+		func(ctx context.Context) (Report, error) { return tree.Terminate(ctx, Selection{}, 0) },
+	} {
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		r, err := stop(ctx)
+		cancel()
+		if r.Gone || !errors.Is(err, ErrSurvivors) || !errors.Is(err, syscall.EMFILE) {
+			t.Errorf("gone %v, %v", r.Gone, err)
+		}
+	}
+	restore()
+	if r, err := tree.Kill(context.Background(), Selection{}); err != nil || !r.Gone {
+		t.Errorf("with descriptors again: %v", err)
+	}
+}
+
+// A Kill whose context is already done still strikes, and says what it saw.
+func TestKillWithDoneContext(t *testing.T) {
+	for _, m := range modes {
+		tree := startTree(t, Config{Path: "sleep", Args: []string{"1000"}, Cgroup: m.mode})
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_, _ = tree.Kill(ctx, Selection{})
+		waitClosed(t, tree.Gone(), 2*time.Second, "Gone")
+	}
+}

@@ -45,10 +45,17 @@ func readTable() (*view, error) {
 		if err != nil {
 			continue
 		}
-		if p, ok := readProc(pid); ok {
-			p.Born = now.Add(time.Duration(p.Start - boot))
-			procs = append(procs, p)
+		p, err := readEntry(pid)
+		if err != nil {
+			if isGone(err) {
+				continue
+			}
+			// Out of descriptors, perhaps. A table with gaps would prove
+			// that processes are dead which are not.
+			return nil, err
 		}
+		p.Born = now.Add(time.Duration(p.Start - boot))
+		procs = append(procs, p)
 	}
 	v := newView(procs)
 	// A parent that ended between the reading of its child and its own leaves
@@ -65,19 +72,43 @@ func readTable() (*view, error) {
 	return v, nil
 }
 
-// readProc reads one process; false when it is gone.
+// readProc reads one process; false when it is gone, or cannot be read.
 func readProc(pid int) (Process, bool) {
-	var buf [1024]byte
-	n := readSmall("/proc/"+strconv.Itoa(pid)+"/stat", buf[:])
-	if n <= 0 {
-		return Process{}, false
-	}
-	return parseStat(buf[:n])
+	p, err := readEntry(pid)
+	return p, err == nil
 }
 
-// readSmall fills buf from a file of /proc in one read, without the cost of
-// an os.File. It returns -1 when the file cannot be read.
+// readEntry reads one process; isGone tells whether an error means that there
+// is none.
+func readEntry(pid int) (Process, error) {
+	var buf [1024]byte
+	n, err := readFile("/proc/"+strconv.Itoa(pid)+"/stat", buf[:])
+	if err != nil {
+		return Process{}, err
+	}
+	p, ok := parseStat(buf[:n])
+	if !ok {
+		return Process{}, unix.EIO
+	}
+	return p, nil
+}
+
+// isGone: ENOENT when the entry cannot be opened any more, ESRCH when the
+// process ended between opening and reading.
+func isGone(err error) bool { return err == unix.ENOENT || err == unix.ESRCH }
+
+// readSmall is readFile for those who only need to know that it failed: -1.
 func readSmall(path string, buf []byte) int {
+	n, err := readFile(path, buf)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+// readFile fills buf from a file of /proc in one read, without the cost of an
+// os.File.
+func readFile(path string, buf []byte) (int, error) {
 	var fd int
 	var err error
 	for {
@@ -87,7 +118,7 @@ func readSmall(path string, buf []byte) int {
 		}
 	}
 	if err != nil {
-		return -1
+		return 0, err
 	}
 	defer unix.Close(fd)
 	for {
@@ -95,10 +126,7 @@ func readSmall(path string, buf []byte) int {
 		if err == unix.EINTR {
 			continue
 		}
-		if err != nil {
-			return -1
-		}
-		return n
+		return max(n, 0), err
 	}
 }
 
@@ -177,32 +205,39 @@ func hasEnv(pid int, entry string) bool {
 	return false
 }
 
-// alive reports whether exactly this process exists and is no zombie.
+// alive reports whether exactly this process exists and is no zombie. What
+// cannot be read counts as alive: death is to be proven.
 func alive(id ID) bool {
-	p, ok := readProc(id.PID)
-	return ok && p.Start == id.Born && p.live()
+	p, err := readEntry(id.PID)
+	if err != nil {
+		return !isGone(err)
+	}
+	return p.Start == id.Born && p.live()
 }
 
 // signalID sends a signal to exactly this process. The pidfd pins whoever has
 // the pid now; the start time read after it proves that this is the one meant
 // (if the pid changed hands in between, the pidfd's process is dead and the
-// signal goes nowhere). Returns ESRCH when it is gone.
+// signal goes nowhere). Returns ESRCH when it is gone or a zombie.
 func signalID(id ID, sig unix.Signal) error {
 	fd, err := unix.PidfdOpen(id.PID, 0)
-	if err == unix.ENOSYS || err == unix.EPERM {
-		// Kernels before 5.3, or a seccomp filter that knows no pidfd: the
-		// gap between look and kill is then microseconds, not nothing.
-		if p, ok := readProc(id.PID); !ok || p.Start != id.Born {
-			return unix.ESRCH
-		}
+	if err == unix.ESRCH {
+		return err
+	}
+	if err == nil {
+		defer unix.Close(fd)
+	}
+	p, rerr := readEntry(id.PID)
+	switch {
+	case rerr != nil && !isGone(rerr):
+		return rerr
+	case rerr != nil, p.Start != id.Born, !p.live():
+		return unix.ESRCH
+	case err != nil:
+		// Kernels before 5.3, a seccomp filter that knows no pidfd, or no
+		// descriptor left: the gap between look and kill is then
+		// microseconds, not nothing.
 		return unix.Kill(id.PID, sig)
-	}
-	if err != nil {
-		return unix.ESRCH
-	}
-	defer unix.Close(fd)
-	if p, ok := readProc(id.PID); !ok || p.Start != id.Born {
-		return unix.ESRCH
 	}
 	return unix.PidfdSendSignal(fd, sig, nil, 0)
 }

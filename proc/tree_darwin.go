@@ -25,6 +25,7 @@ var selfID = sync.OnceValue(func() ID {
 type cgroup struct{ dir string }
 
 func newCgroup() (*cgroup, error) { return nil, errors.ErrUnsupported }
+func (c *cgroup) thaw()           {}
 func (c *cgroup) evacuate()       {}
 func (c *cgroup) remove()         {}
 
@@ -140,7 +141,7 @@ func (t *Tree) takeOver() {
 			_ = signalID(p.ID(), syscall.SIGCONT)
 		}
 	}
-	t.eng.kill(ctx, Selection{})
+	_, _ = t.eng.kill(ctx, Selection{})
 }
 
 // HeldDaemon is not available on this system and returns nil, which is no

@@ -87,11 +87,12 @@ func (t *Tree) takeOver() {
 	t.mu.Lock()
 	t.err = ErrGuardianLost
 	t.mu.Unlock()
+	t.cg.thaw()
 	children := make(map[ID]bool)
 	t.collect(children, true)
 	ctx, cancel := context.WithTimeoutCause(context.Background(), closeKill, fmt.Errorf("gave up after %v", closeKill))
 	defer cancel()
-	t.eng.kill(ctx, Selection{})
+	_, _ = t.eng.kill(ctx, Selection{})
 	t.collect(children, false)
 	for id := range children {
 		t.reapOrphan(id)

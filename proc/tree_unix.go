@@ -173,7 +173,7 @@ func (t *Tree) Err() error {
 // Signal sends a signal to the leader alone. ErrExited when it has ended.
 func (t *Tree) Signal(sig syscall.Signal) error {
 	err := signalID(t.leader, sig)
-	if err == unix.ESRCH || err == nil && !alive(t.leader) && sig == 0 {
+	if err == unix.ESRCH {
 		return fmt.Errorf("signal %v to %v: %w", sig, t.leader, ErrExited)
 	}
 	if err != nil {
@@ -267,8 +267,8 @@ func (t *Tree) Terminate(ctx context.Context, sel Selection, half time.Duration)
 	if t.eng.over() {
 		return t.overReport(), nil
 	}
-	r := t.eng.terminate(ctx, sel, half, t.closeStdin)
-	return r, survivorsError(ctx, r)
+	r, err := t.eng.terminate(ctx, sel, half, t.closeStdin)
+	return r, survivorsError(ctx, r, err)
 }
 
 // Kill ends the selected processes by force and waits until none is left, at
@@ -281,8 +281,8 @@ func (t *Tree) Kill(ctx context.Context, sel Selection) (Report, error) {
 	}
 	ctx, cancel := withKillLimit(ctx)
 	defer cancel()
-	r := t.eng.kill(ctx, sel)
-	return r, survivorsError(ctx, r)
+	r, err := t.eng.kill(ctx, sel)
+	return r, survivorsError(ctx, r, err)
 }
 
 func (t *Tree) overReport() Report { return Report{Gone: true, TakenOver: t.lost.Load()} }

@@ -398,7 +398,7 @@ func (t *Tree) until(ctx context.Context, sel Selection, r *Report, step func([]
 		select {
 		case <-ctx.Done():
 			r.Survivors, r.Spared = described(selected), described(spared)
-			return *r, survivorsError(ctx, *r)
+			return *r, survivorsError(ctx, *r, err)
 		case <-t.gone:
 		case <-time.After(lookPause):
 		}
