@@ -29,17 +29,17 @@ func (t told) Error() string { return t.reason }
 // server of both eras.
 type options struct {
 	deadline
-	witness, log, starts      string
-	era, name                 string
-	deaf, deafEOF, deafTerm   bool
-	stay, mute, early, strict bool
-	reply                     string
-	late, startDelay, clean   time.Duration
-	startAsk, atStart         string
-	bytes                     int
-	dieOnStart, versions      bool
-	toolsChange, noSubscribe  bool
-	dieFrom                   int
+	witness, log, starts            string
+	era, name                       string
+	deaf, single, deafEOF, deafTerm bool
+	stay, mute, early, strict       bool
+	reply                           string
+	late, startDelay, clean         time.Duration
+	startAsk, atStart               string
+	bytes                           int
+	dieOnStart, versions            bool
+	toolsChange, noSubscribe        bool
+	dieFrom                         int
 }
 
 func (o *options) flags(fs *flag.FlagSet) {
@@ -50,6 +50,7 @@ func (o *options) flags(fs *flag.FlagSet) {
 	fs.StringVar(&o.name, "name", "fake", "serverInfo.name")
 	fs.StringVar(&o.era, "era", "both", "legacy (initialize), modern (2026-07-28) or both")
 	fs.BoolVar(&o.deaf, "deaf", false, "all calls ignore a cancel")
+	fs.BoolVar(&o.single, "single", false, "one thread: read nothing while a tool runs, not even its cancel")
 	fs.BoolVar(&o.deafEOF, "deaf-eof", false, "go on at the end of stdin until all calls are done")
 	fs.BoolVar(&o.deafTerm, "deaf-term", false, "ignore SIGTERM, SIGINT and SIGHUP")
 	fs.BoolVar(&o.stay, "stay", false, "never exit at the end of stdin")

@@ -30,7 +30,7 @@ type arguments struct {
 }
 
 // tool is one entry of the table. An inline tool answers from the reading loop,
-// which keeps order and costs no goroutine.
+// which keeps order and costs no goroutine; with -single all do.
 type tool struct {
 	about  string
 	inline bool
@@ -84,7 +84,7 @@ func (s *server) callTool(c *call, p params) {
 	if a.Deaf {
 		c.setDeaf()
 	}
-	if t.inline && s.isReady() {
+	if (t.inline || s.opt.single) && s.isReady() {
 		defer c.finish()
 		t.run(s, c, a, p)
 		return
