@@ -52,15 +52,15 @@ func (t *Tree) overLocked(r *Run) {
 		r.releaseLocked()
 	}
 	if r.place != inFlight {
-		r.unlinkLocked()
 		t.emitLocked(EventChanged, r)
+		r.unlinkLocked()
 		return
 	}
 	r.place, r.ended = remembered, time.Now()
 	t.inFlight--
 	t.kept.push(r)
+	t.emitLocked(EventEnded, r) // while it is linked, so that who watches a run above sees it
 	r.unlinkLocked()
-	t.emitLocked(EventEnded, r)
 	t.trimLocked(r.ended)
 }
 

@@ -1,0 +1,133 @@
+package belay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Bounded memory: ended runs are remembered up to a count, the newest ones.
+func TestEndedRunsAreKeptUpToACount(t *testing.T) {
+	bubble(t, Options{KeepRuns: 10}, func(t *testing.T, tree *Tree) {
+		top := register(t, tree, Spec{Name: "top"})
+		for i := range 100 {
+			r := register(t, tree, Spec{Name: fmt.Sprint(i), Parent: top})
+			if i%2 == 0 {
+				r.Finish(Completed)
+			} else {
+				r.Cancel(byUser())
+				r.Observe(returned)
+			}
+		}
+		list, err := tree.List(t.Context(), Filter{Ended: true})
+		if err != nil || len(list) != 11 || list[1].Name != "90" || list[10].Name != "99" {
+			t.Errorf("%v, %v", names(list), err)
+		}
+		if len(tree.runs) != 11 || tree.kept.len != 10 || top.first != nil || tree.inFlight != 1 {
+			t.Errorf("%d known, %d remembered, %d in flight, linked %t", len(tree.runs), tree.kept.len, tree.inFlight, top.first != nil)
+		}
+	})
+}
+
+// And for a time.
+func TestEndedRunsAreKeptForATime(t *testing.T) {
+	bubble(t, Options{KeepFor: time.Minute}, func(t *testing.T, tree *Tree) {
+		r := register(t, tree, Spec{})
+		r.Finish(Completed)
+		time.Sleep(time.Minute - 1)
+		if _, err := tree.Run(r.ID()); err != nil {
+			t.Errorf("forgotten too early: %v", err)
+		}
+		time.Sleep(1)
+		if _, err := tree.Run(r.ID()); !errors.Is(err, ErrNotFound) {
+			t.Errorf("remembered too long: %v", err)
+		}
+		if i := r.Info(); i.Outcome != Completed || r.Finish(Failed) {
+			t.Errorf("who holds the run can no longer use it: %+v", i)
+		}
+	})
+}
+
+// A run whose ladder gave up can be stopped again as long as it is
+// remembered; then its stopper's context ends and nothing of it is left.
+func TestAForgottenRunLetsGoOfItsStopper(t *testing.T) {
+	bubble(t, Options{KeepFor: time.Minute}, func(t *testing.T, tree *Tree) {
+		hung := make(chan error, 1)
+		tool := &script{on: map[Means]method{StepTold: func(ctx context.Context, _ *Cancellation) (*Evidence, error) {
+			<-ctx.Done()
+			hung <- context.Cause(ctx)
+			return nil, nil
+		}}}
+		top := register(t, tree, Spec{Name: "top"})
+		r := register(t, tree, Spec{Stopper: killer{teller{tool}}, Parent: top})
+		r.Cancel(byUser())
+		wait(t, r)
+		if r.parent != top || r.stop.ctx.Err() != nil {
+			t.Error("let go too early: a second Stop could not reach it any more")
+		}
+		time.Sleep(time.Minute)
+		if _, err := tree.Run(r.ID()); !errors.Is(err, ErrNotFound) {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if err := <-hung; !errors.Is(err, ErrCancelled) {
+			t.Errorf("the method ended with %v", err)
+		}
+		if r.parent != nil || top.first != nil || r.spec.Stopper != nil {
+			t.Error("a forgotten run is still linked")
+		}
+		press(t, tree, top)
+		r.Observe(gone)
+		if receipt := r.Receipt(); receipt.Verdict != Confirmed {
+			t.Errorf("late evidence for who holds the run: %+v", receipt)
+		}
+		wantSteps(t, "asked", tool.steps(), StepTold, StepTerminate, StepKill)
+	})
+}
+
+// Labels, names, reasons, timelines and lists are bounded, and what a chatty
+// tool says does not crowd out what Belay did.
+func TestReceiptsAreBounded(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, tree *Tree) {
+		tool := &script{on: map[Means]method{
+			StepTerminate: func(context.Context, *Cancellation) (*Evidence, error) {
+				return nil, errors.New(strings.Repeat("x", 1<<20))
+			},
+			StepKill: saw(gone),
+		}}
+		r := register(t, tree, Spec{Stopper: killer{teller{tool}}})
+		press(t, tree, r)
+		synctest.Wait()
+		r.Partial(strings.Repeat("é", 1<<20))
+		r.Partial("second")
+		many := make([]Process, 10_000)
+		for i := range many {
+			many[i] = Process{PID: i}
+		}
+		long := strings.Repeat("y", 1<<20)
+		for i := range 100 {
+			r.Finish(Completed)
+			r.Observe(Evidence{Kind: SeenStillActive, Detail: long})
+			r.Observe(Evidence{Kind: SeenErrorReply, Open: true, Spared: many[100*i:], Survivors: many, Remote: []string{fmt.Sprint(i)}})
+		}
+		receipt := wait(t, r)
+		if n := len(receipt.Steps); n > maxSteps || receipt.Dropped == 0 || receipt.Late != 100 {
+			t.Errorf("%d steps, %d dropped, %d late", n, receipt.Dropped, receipt.Late)
+		}
+		if last := receipt.Steps[len(receipt.Steps)-1]; last.Evidence == nil || last.Evidence.Kind != SeenProcessGone {
+			t.Errorf("the last step is %+v", last)
+		}
+		for _, s := range receipt.Steps {
+			if len(s.Detail) > MaxReason || len(s.Error) > MaxReason || s.Evidence != nil && (len(s.Evidence.Detail) > MaxReason || len(s.Evidence.Survivors) > maxSeen) {
+				t.Errorf("a step of %d and %d bytes", len(s.Detail), len(s.Error))
+			}
+		}
+		if len(receipt.Partial) != 64<<10 || len(receipt.Spared) > maxListed || len(receipt.Remote) > maxListed {
+			t.Errorf("partial %d bytes, %d spared, %d remote", len(receipt.Partial), len(receipt.Spared), len(receipt.Remote))
+		}
+	})
+}
