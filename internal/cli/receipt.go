@@ -54,7 +54,8 @@ func printSteps(w io.Writer, st style, r *belay.Receipt) {
 	}
 	fmt.Fprintln(w, "  timeline")
 	for _, s := range r.Steps {
-		fmt.Fprintf(w, "    %s  %-11s  %s\n", st.paint(faint, offset(s.At.Sub(zero))), s.Step, strings.TrimSpace(stepText(st, &s)))
+		line := fmt.Sprintf("    %s  %-11s  %s", st.paint(faint, offset(s.At.Sub(zero))), s.Step, strings.TrimSpace(stepText(st, &s)))
+		fmt.Fprintln(w, strings.TrimRight(line, " "))
 	}
 	if r.Dropped > 0 {
 		fmt.Fprintf(w, "    and %s more\n", count(r.Dropped, "step"))

@@ -57,6 +57,7 @@ func TestScript(t *testing.T) {
 			"within":  waitFor,
 			"readenv": readEnv,
 			"prefix":  setPrefix,
+			"common":  setCommon,
 			"press":   pressWatched,
 		},
 	})
@@ -197,6 +198,16 @@ func setPrefix(ts *testscript.TestScript, _ bool, args []string) {
 		}
 	}
 	ts.Fatalf("no beginning of %s is unique", args[1])
+}
+
+// setCommon sets a variable to the common beginning of two ids: common VAR ID ID.
+func setCommon(ts *testscript.TestScript, _ bool, args []string) {
+	a, b := args[1], args[2]
+	n := 0
+	for n < len(a) && a[n] == b[n] {
+		n++
+	}
+	ts.Setenv(args[0], a[:n])
 }
 
 // pressWatched stops a run, and presses again, once two watchers are connected
