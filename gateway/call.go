@@ -25,6 +25,7 @@ type call struct {
 	token  jsonrpc.ID // the caller's progress token; zero: it gave none
 	era    mcp.Era
 	first  bool // a list request without cursor
+	task   bool // it asks to become a task
 	batch  *batch
 	run    *belay.Run // nil for a handshake, which nobody can cancel
 	frame  []byte     // a copy, of standing requests only: they are sent again to a fresh process
@@ -53,7 +54,7 @@ type call struct {
 func (s *Session) newCall(m *mcp.Message, b *batch) *call {
 	c := &call{
 		s: s, id: m.ID, key: m.ID.Key(), method: m.Method, name: m.ToolName(), token: m.ProgressToken(),
-		era: m.Era(), batch: b,
+		era: m.Era(), batch: b, task: m.Task.Ok(),
 	}
 	if b != nil {
 		b.pending++

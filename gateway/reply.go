@@ -53,6 +53,7 @@ func (u *upstream) responded(m *mcp.Message) {
 	}
 	s.forgetLocked(c)
 	c.answered = true
+	u.tasks.add(c, m)
 	u.releaseLocked(c)
 	edits := append(make([]jsonrpc.Edit, 0, 2), jsonrpc.Edit{At: m.IDAt, New: []byte(c.id.Raw())})
 	if c.standing() { // its last message names the subscription as well (MCP-73, A2)
@@ -121,10 +122,13 @@ func (u *upstream) noticed(m *mcp.Message) {
 func (u *upstream) progressed(m *mcp.Message) {
 	s := u.s
 	s.mu.Lock()
-	c := u.calls[m.ProgressToken().Key()]
+	key := m.ProgressToken().Key()
+	c := u.calls[key]
 	if c == nil {
+		token := u.tasks.token(key)
 		s.mu.Unlock()
-		return // of a call that has ended (MCP-41)
+		s.progress(m, token) // of a task, or of a call that has ended (MCP-41, MCP-51)
+		return
 	}
 	if c.stopped || c.byCaller {
 		c.signOfLifeLocked("progress")
@@ -133,6 +137,12 @@ func (u *upstream) progressed(m *mcp.Message) {
 	}
 	token := c.token
 	s.mu.Unlock()
+	s.progress(m, token)
+}
+
+// progress forwards a progress notification under the caller's token; a caller
+// that gave none gets none.
+func (s *Session) progress(m *mcp.Message, token jsonrpc.ID) {
 	if !token.IsZero() {
 		s.forward(m.Frame, jsonrpc.Edit{At: m.Token, New: []byte(token.Raw())})
 	}

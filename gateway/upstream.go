@@ -38,6 +38,7 @@ type upstream struct {
 	calls      map[string]*call       // by our id, stopped ones included until they are over
 	busy       int                    // calls that somebody is waiting for: not stopped, no subscription
 	asks       map[string]*ask        // its requests to the caller, by its own id
+	tasks      taskTokens             // of requests that became tasks
 	replay     map[string]chan []byte // our own requests while it is put into the session
 	tools      int                    // of busy, those of tools
 	solo       *call                  // the last tool call, while no other ran beside it

@@ -77,6 +77,13 @@ func (m *Message) Era() Era {
 	return Legacy
 }
 
+// BecameTask reports whether a response is the one with which a request that
+// asked for it becomes a task (MCP-45).
+func (m *Message) BecameTask() bool {
+	_, ok, _ := jsonrpc.Path(m.Frame, m.Result, "task", "taskId")
+	return ok
+}
+
 // ResultSubscription is where the result of a subscription that the server
 // ended names it (MCP-73); the zero Span if it does not.
 func (m *Message) ResultSubscription() jsonrpc.Span {
