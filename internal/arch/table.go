@@ -98,12 +98,14 @@ var Table = []Row{
 	},
 
 	{
-		"bench", 6, nil,
+		"bench", 6,
+		[]string{"internal/faketool"},
 		[]string{"github.com/modelcontextprotocol/go-sdk"},
 		"drives the built binary from outside",
 	},
 	{
-		"interop", 6, nil,
+		"interop", 6,
+		[]string{"internal/faketool"},
 		[]string{"github.com/modelcontextprotocol/go-sdk"},
 		"drives the built binary with other people's clients and servers",
 	},
