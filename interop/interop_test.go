@@ -80,6 +80,7 @@ func TestJudge(t *testing.T) {
 		{row{belay: true, next: "ok", wentOn: 3 * time.Second}, true},
 		{row{belay: true, next: "ok", alive: []int{7}}, true},
 		{row{belay: true, next: "error"}, true},
+		{row{belay: true, noCancel: true, stillAt: true, next: "ok"}, false}, // nobody was told
 	} {
 		r := c.row
 		r.judge()

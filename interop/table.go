@@ -20,6 +20,7 @@ const (
 type row struct {
 	peer, event string
 	belay       bool
+	noCancel    bool          // this client gives up without telling anybody: nothing for Belay to carry out
 	wentOn      time.Duration // from the Stop to the last tick
 	stillAt     bool          // it was ticking when the watching ended
 	alive       []int         // processes of the stopped call, after the watching
@@ -30,7 +31,7 @@ type row struct {
 
 // judge decides whether a row under Belay fails the run.
 func (r *row) judge() {
-	if !r.belay || r.problem != "" {
+	if !r.belay || r.noCancel || r.problem != "" {
 		return
 	}
 	switch {
@@ -53,10 +54,14 @@ func (r *row) cells() []string {
 	if r.stillAt {
 		work = fmt.Sprintf("> %d ms, still at it", watch.Milliseconds())
 	}
+	told := r.told
+	if r.noCancel {
+		told += " (it sends no cancel)"
+	}
 	if len(r.alive) > 0 {
 		alive = fmt.Sprintf("%d", len(r.alive))
 	}
-	return []string{r.peer, r.event, way, work, alive, r.told, r.next, r.problem}
+	return []string{r.peer, r.event, way, work, alive, told, r.next, r.problem}
 }
 
 // table collects the rows of a run.
