@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -99,38 +100,59 @@ type execution struct {
 	pressed   atomic.Int64 // when the terminal last sent Ctrl-C, in ns; read by Tell
 }
 
-// lateStopper stops a run that is registered before its tree exists. Until
-// then the run's context is what stops the start.
+// lateStopper stops a run that is registered before its tree exists. A step
+// that comes before is remembered, and the command is told as soon as it is
+// there: that takes some 10 ms.
 type lateStopper struct {
-	atomic.Pointer[supervise.Stopper]
+	mu     sync.Mutex
+	s      *supervise.Stopper // nil until the tree exists
+	missed bool               // a step came before
+}
+
+func (l *lateStopper) get() *supervise.Stopper {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.missed = l.missed || l.s == nil
+	return l.s
+}
+
+// set makes the stopper ready, and reports whether a step was missed.
+func (l *lateStopper) set(s *supervise.Stopper) (missed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.s = s
+	return l.missed
 }
 
 func (l *lateStopper) Tell(ctx context.Context, c *belay.Cancellation) (*belay.Evidence, error) {
-	if s := l.Load(); s != nil {
+	if s := l.get(); s != nil {
 		return s.Tell(ctx, c)
 	}
 	return nil, nil
 }
 
 func (l *lateStopper) Terminate(ctx context.Context, c *belay.Cancellation) (*belay.Evidence, error) {
-	if s := l.Load(); s != nil {
+	if s := l.get(); s != nil {
 		return s.Terminate(ctx, c)
 	}
 	return nil, nil
 }
 
 func (l *lateStopper) Kill(ctx context.Context, c *belay.Cancellation) (*belay.Evidence, error) {
-	if s := l.Load(); s != nil {
+	if s := l.get(); s != nil {
 		return s.Kill(ctx, c)
 	}
 	return nil, nil
 }
 
 func (l *lateStopper) Plan(ctx context.Context) belay.Plan {
-	if s := l.Load(); s != nil {
+	l.mu.Lock()
+	s := l.s
+	l.mu.Unlock()
+	if s != nil {
 		return s.Plan(ctx)
 	}
-	return belay.Plan{Tell: "nobody: it is just being started", Force: "the start is broken off"}
+	return belay.Plan{Tell: "the command, which is just being started"}
 }
 
 // start registers the run and then starts its command.
@@ -151,6 +173,10 @@ func (x *execution) start(c *execCmd, labels map[string]string) error {
 	if above := x.host.parent.Stopped(); above != nil {
 		x.run.Cancel(belay.Cancellation{Stop: above.Stop, Cause: belay.CauseParent, By: above.By, Via: above.Via, Reason: above.Reason, Origin: above.Origin})
 	}
+	if x.run.Cancellation() != nil {
+		x.run.Observe(belay.Evidence{Kind: belay.SeenNotStarted, Scope: belay.ScopeLocalTree, Detail: "it was stopped before its command ran"})
+		return x.report()
+	}
 	cfg := proc.Config{
 		Path: x.command[0], Args: x.command[1:], Env: x.environment(), Label: x.run.ID().String(),
 		Stdin: fileOr(x.env.Stdin, os.Stdin), Stdout: fileOr(x.env.Stdout, os.Stdout), Stderr: fileOr(x.env.Stderr, os.Stderr),
@@ -159,20 +185,23 @@ func (x *execution) start(c *execCmd, labels map[string]string) error {
 	if c.Cgroup == "off" {
 		cfg.Cgroup = proc.CgroupOff
 	}
-	x.tree, err = supervise.Start(x.run.Context(), cfg, x.host.facts)
-	switch {
-	case err == nil:
-	case x.run.Cancellation() != nil: // stopped before or while it was started; proc has cleaned up
-		x.run.Observe(belay.Evidence{Kind: belay.SeenNotStarted, Scope: belay.ScopeLocalTree, Detail: "it was stopped before its command ran"})
-		return x.report(belay.Receipt{})
-	default:
+	// Not the run's context: that would kill what has just been started, and
+	// the command is told instead, a moment later.
+	if x.tree, err = supervise.Start(context.Background(), cfg, x.host.facts); err != nil {
 		x.run.Finish(belay.Failed)
+		x.run.Observe(belay.Evidence{Kind: belay.SeenNotStarted, Scope: belay.ScopeLocalTree, Detail: "its command could not be started"})
 		return startError("exec", x.command, err)
 	}
-	x.stopper.Store(x.tree.Stopper(supervise.Options{
+	s := x.tree.Stopper(supervise.Options{
 		Tell: x.tell, Told: "the command's process group, by SIGINT",
 		Half: c.Grace / 2, KillAfter: ladder.KillAfter,
-	}))
+	})
+	if x.stopper.set(s) {
+		x.drain()
+		if err := x.tell(context.Background(), x.run.Cancellation()); err != nil {
+			x.env.Warnf("exec: %s could not be told to stop: %v", x.name, err)
+		}
+	}
 	return nil
 }
 
@@ -194,24 +223,46 @@ func fileOr(stream any, otherwise *os.File) *os.File {
 	return otherwise
 }
 
-// told is how long ago the terminal may have sent Ctrl-C for the tool to count
-// as told by it. Many tools take a second SIGINT for "do not clean up".
-const told = time.Second
+// A tool counts as told when the terminal has sent it Ctrl-C: so long ago at
+// most; and a Stop that comes from above by way of a terminal is given so much
+// time to come from that terminal too. Many tools take a second SIGINT for
+// "do not clean up".
+const (
+	toldAgo  = time.Second
+	toldSoon = 150 * time.Millisecond
+)
 
 // tell delivers the polite cancel, unless the terminal has done so: its Ctrl-C
 // reaches the tool directly. Called by the ladder.
 func (x *execution) tell(ctx context.Context, c *belay.Cancellation) error {
-	if at := x.pressed.Load(); at != 0 && time.Since(time.Unix(0, at)) < told {
-		return nil
+	wait := time.Duration(0)
+	if x.tty != nil && c.Cause == belay.CauseParent && c.Via == viaTerminal {
+		wait = toldSoon
 	}
-	return x.tree.Interrupt(ctx, c)
+	for end := time.Now().Add(wait); ; time.Sleep(2 * time.Millisecond) {
+		if at := x.pressed.Load(); at != 0 && time.Since(time.Unix(0, at)) < toldAgo {
+			return nil
+		}
+		if ctx.Err() != nil || !time.Now().Before(end) {
+			return x.tree.Interrupt(ctx, c)
+		}
+	}
+}
+
+// drain takes the signals that have come until now.
+func (x *execution) drain() {
+	for {
+		select {
+		case sig := <-x.signals:
+			x.signal(sig)
+		default:
+			return
+		}
+	}
 }
 
 // wait runs until the command has ended or was stopped.
 func (x *execution) wait() error {
-	if x.run.Cancellation() != nil { // in the moment between the start and the stopper
-		x.closeTree()
-	}
 	for {
 		select {
 		case sig := <-x.signals:
@@ -237,7 +288,7 @@ func (x *execution) signal(sig os.Signal) {
 		x.closeTree()
 	case syscall.SIGQUIT:
 		x.press("SIGQUIT", true)
-	default:
+	case syscall.SIGINT:
 		if x.tty != nil {
 			x.pressed.Store(time.Now().UnixNano())
 		}
@@ -247,11 +298,14 @@ func (x *execution) signal(sig os.Signal) {
 	}
 }
 
+// viaTerminal is the door of a Ctrl-C.
+const viaTerminal = "terminal"
+
 // press is a person's Stop, and each time it comes again the next step.
 func (x *execution) press(what string, now bool) {
 	via := "signal"
 	if x.tty != nil {
-		via = "terminal"
+		via = viaTerminal
 	}
 	_, err := x.host.tree.Cancel(context.Background(), belay.CancelRequest{
 		Filter: belay.Filter{IDs: []belay.RunID{x.run.ID()}}, Escalate: true, Now: now,
@@ -296,7 +350,7 @@ func (x *execution) closeTree() {
 }
 
 func (x *execution) observe(e *belay.Evidence) {
-	if e = x.stopper.Load().Seen(e); e != nil {
+	if e = x.stopper.get().Seen(e); e != nil {
 		x.run.Observe(*e)
 	}
 }
@@ -304,7 +358,7 @@ func (x *execution) observe(e *belay.Evidence) {
 // stopped waits for the receipt of a run that was cancelled and prints it.
 func (x *execution) stopped() error {
 	ctx, end := context.WithCancelCause(context.Background())
-	watched, final := make(chan struct{}), make(chan *belay.Receipt, 1)
+	watched, final := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(watched)
 		if e := x.tree.Await(ctx, supervise.Whole()); e != nil && !x.closing.Load() {
@@ -312,43 +366,39 @@ func (x *execution) stopped() error {
 		}
 	}()
 	go func() {
-		receipt, _ := x.run.Wait(ctx)
-		final <- receipt
+		defer close(final)
+		_, _ = x.run.Wait(ctx)
 	}()
 	defer func() {
 		end(x.run.Cancellation())
 		<-watched
+		<-final
 	}()
 	for {
 		select {
 		case sig := <-x.signals:
 			x.signal(sig)
-		case receipt := <-final:
-			return x.conclude(receipt)
+		case <-final:
+			return x.conclude()
 		}
 	}
 }
 
 // conclude ends what a stopped run may have left, and prints its receipt.
-func (x *execution) conclude(receipt *belay.Receipt) error {
+func (x *execution) conclude() error {
 	e, err := x.tree.End(context.Background())
 	if err == nil {
 		x.observe(e)
 	}
 	x.tty.restore()
-	if r := x.run.Receipt(); r != nil {
-		receipt = r
-	}
-	return x.report(*receipt)
+	return x.report()
 }
 
-// report prints the receipt and is the exit code.
-func (x *execution) report(receipt belay.Receipt) error {
-	if receipt.Cancellation == nil {
-		r, _ := x.run.Wait(context.Background()) // it is over: does not wait
-		receipt = *r
-	}
-	printReceipt(x.env.Stderr, styleOf(x.env.Stderr, x.env.Getenv), &receipt, true)
+// report prints the receipt of the run, which is over or given up, and is the
+// exit code.
+func (x *execution) report() error {
+	receipt := x.run.Receipt()
+	printReceipt(x.env.Stderr, styleOf(x.env.Stderr, x.env.Getenv), receipt, true)
 	if len(receipt.Survivors) > 0 {
 		return exitWith(ExitSurvivors)
 	}
@@ -359,7 +409,7 @@ func (x *execution) report(receipt belay.Receipt) error {
 // is stopped, since exec owns the tree, and named.
 func (x *execution) ended() error {
 	exit := x.tree.Exit()
-	x.lastWord(exit)
+	x.lastWord()
 	if x.run.Cancellation() != nil {
 		return x.stopped()
 	}
@@ -394,18 +444,26 @@ func or(err, otherwise error) error {
 	return err
 }
 
-// lastWord takes a signal that came together with the end: a tool which
-// listens to Ctrl-C can be gone before the same Ctrl-C is read here.
-func (x *execution) lastWord(exit proc.Exit) {
-	wait := time.Duration(0)
-	if x.tty != nil && (exit.Signal == syscall.SIGINT || exit.Code == 128+int(syscall.SIGINT)) {
-		wait = 100 * time.Millisecond
+// lastWord takes the signals that came before the end: a tool which listens to
+// Ctrl-C can be gone before the same Ctrl-C has made its way to us through the
+// runtime. A signal to ourselves, sent now, comes behind it.
+func (x *execution) lastWord() {
+	if !sendFence(x.signals) {
+		x.drain()
+		return
 	}
-	select {
-	case sig := <-x.signals:
-		x.signal(sig)
-	case <-x.run.Context().Done():
-	case <-time.After(wait):
+	limit := time.NewTimer(200 * time.Millisecond)
+	defer limit.Stop()
+	for {
+		select {
+		case sig := <-x.signals:
+			if isFence(sig) {
+				return
+			}
+			x.signal(sig)
+		case <-limit.C:
+			return
+		}
 	}
 }
 

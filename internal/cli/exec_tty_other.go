@@ -2,6 +2,8 @@
 
 package cli
 
+import "os"
+
 // terminal: elsewhere there is no job control to take part in.
 type terminal struct{}
 
@@ -10,3 +12,7 @@ func openTerminal() *terminal { return nil }
 func (*terminal) restore() {}
 
 func (*terminal) close() {}
+
+func sendFence(chan os.Signal) bool { return false }
+
+func isFence(os.Signal) bool { return false }

@@ -169,6 +169,9 @@ func TestTerminalJobControl(t *testing.T) {
 		return strings.Contains(s.text(), "Stopped")
 	})
 	s.line("fg")
+	s.until("the job to have the terminal", func() bool {
+		return strings.TrimSpace(s.do("display-message", "-p", "#{pane_current_command}")) == "belay"
+	})
 	s.line("late")
 	s.shows("got <late>")
 	s.code(0)

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"os"
+	"os/signal"
 
 	"golang.org/x/sys/unix"
 )
@@ -48,3 +49,13 @@ func (t *terminal) close() {
 		_ = t.file.Close()
 	}
 }
+
+// sendFence sends this process a signal that means nothing and arrives at the
+// channel behind all that were sent before: signals are handed on in the order
+// of their numbers, and SIGCONT has a higher one than those we listen to.
+func sendFence(to chan os.Signal) bool {
+	signal.Notify(to, unix.SIGCONT)
+	return unix.Kill(unix.Getpid(), unix.SIGCONT) == nil
+}
+
+func isFence(sig os.Signal) bool { return sig == unix.SIGCONT }
