@@ -24,36 +24,37 @@ func SplitBatch(frame []byte, limit int) ([][]byte, error) {
 	if limit <= 0 {
 		limit = DefaultMaxBatch
 	}
-	if tooDeep(frame, MaxDepth+1) {
-		return nil, ErrDepth
-	}
-	s := newScanner(frame)
-	defer s.free()
-	if s.dec.PeekKind() != '[' {
-		if err := notObject(s); err != ErrNotObject {
-			return nil, err
+	i := skipSpace(frame, 0)
+	if i == len(frame) || frame[i] != '[' {
+		if f := checkWhole(frame, MaxDepth+1); !f.ok() {
+			return nil, f.err()
 		}
 		return nil, fmt.Errorf("%w: not a batch", ErrInvalid)
 	}
-	if _, err := s.dec.ReadToken(); err != nil {
-		return nil, syntaxError(err)
-	}
 	var elems [][]byte
-	for s.dec.PeekKind() != ']' {
-		at, err := s.next()
-		if err != nil {
-			return nil, err
+	i = skipSpace(frame, i+1)
+	for more := i >= len(frame) || frame[i] != ']'; more; {
+		end, f := checkValue(frame, i, MaxDepth)
+		if !f.ok() {
+			return nil, f.err()
 		}
 		if len(elems) == limit {
 			return nil, fmt.Errorf("%w: at most %d are allowed", ErrBatchTooLong, limit)
 		}
-		elems = append(elems, at.Of(frame))
+		elems = append(elems, frame[i:end:end])
+		switch i = skipSpace(frame, end); {
+		case i >= len(frame):
+			return nil, fault{at: i, why: whyEnd}.err()
+		case frame[i] == ',':
+			i = skipSpace(frame, i+1)
+		case frame[i] == ']':
+			more = false
+		default:
+			return nil, fault{at: i, why: whyNext}.err()
+		}
 	}
-	if _, err := s.dec.ReadToken(); err != nil {
-		return nil, syntaxError(err)
-	}
-	if err := s.end(); err != nil {
-		return nil, err
+	if f := checkEnd(frame, i+1); !f.ok() {
+		return nil, f.err()
 	}
 	if len(elems) == 0 {
 		return nil, ErrEmptyBatch

@@ -2,13 +2,8 @@ package jsonrpc
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
-	"sync"
-
-	"github.com/go-json-experiment/json/jsontext"
 )
 
 const (
@@ -81,67 +76,6 @@ type Envelope struct {
 // IsError reports whether the message is a response with an error.
 func (e *Envelope) IsError() bool { return e.Kind == Response && e.Error.Ok() }
 
-// lenient lets payloads pass that only their receiver may judge. Envelope names
-// are checked for duplicates by Parse itself.
-var lenient = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
-
-// scanner is a jsontext decoder that reads a frame in place.
-type scanner struct {
-	src bytes.Buffer
-	dec *jsontext.Decoder
-}
-
-var scanners = sync.Pool{New: func() any { return &scanner{dec: new(jsontext.Decoder)} }}
-
-func newScanner(frame []byte) *scanner {
-	s := scanners.Get().(*scanner)
-	// A decoder that is given a *bytes.Buffer works on its bytes without copying
-	// and without writing to them.
-	s.src = *bytes.NewBuffer(frame)
-	s.dec.Reset(&s.src, lenient...)
-	return s
-}
-
-func (s *scanner) free() {
-	s.src = bytes.Buffer{}
-	s.dec.Reset(&s.src, lenient...) // lets go of the frame
-	scanners.Put(s)
-}
-
-// next reads one value and says where it lies.
-func (s *scanner) next() (Span, error) {
-	v, err := s.dec.ReadValue()
-	if err != nil {
-		return Span{}, syntaxError(err)
-	}
-	end := int(s.dec.InputOffset())
-	return Span{end - len(v), end}, nil
-}
-
-// end makes sure that nothing but white space follows.
-func (s *scanner) end() error {
-	if _, err := s.dec.ReadToken(); err != io.EOF {
-		if err == nil {
-			return fmt.Errorf("%w: more text after the end of the message, before byte %d", ErrSyntax, s.dec.InputOffset())
-		}
-		return syntaxError(err)
-	}
-	return nil
-}
-
-// syntaxError puts the decoder's word behind ErrSyntax, bounded, without the JSON
-// pointer, which can be as long as the message.
-func syntaxError(err error) error {
-	var se *jsontext.SyntacticError
-	if errors.As(err, &se) {
-		return fmt.Errorf("%w: at byte %d: %.80v", ErrSyntax, se.ByteOffset, se.Err)
-	}
-	if err == io.EOF {
-		return fmt.Errorf("%w: it is empty", ErrSyntax)
-	}
-	return fmt.Errorf("%w: %.80v", ErrSyntax, err)
-}
-
 // Parse reads the envelope of one message into e, which it overwrites. It
 // validates the whole frame but decodes nothing of the payload. It keeps no
 // reference to frame, may be called concurrently, and for usual messages
@@ -155,31 +89,17 @@ func syntaxError(err error) error {
 // notification. An error response may lack an id.
 func Parse(frame []byte, e *Envelope) error {
 	*e = Envelope{}
-	if tooDeep(frame, MaxDepth) {
-		e.ID, e.Kind, _ = Salvage(frame, nil)
-		return ErrDepth
-	}
-	s := newScanner(frame)
-	defer s.free()
-	if s.dec.PeekKind() != '{' {
-		return notObject(s)
-	}
 	seen := fields{e: e, frame: frame}
-	if err := seen.read(s); err != nil {
-		return err
+	if f := seen.read(); !f.ok() {
+		if f.deep {
+			e.ID, e.Kind, _ = Salvage(frame, nil)
+		}
+		return f.err()
+	}
+	if !e.Object.Ok() {
+		return ErrNotObject
 	}
 	return seen.verdict()
-}
-
-// notObject tells broken JSON from JSON of the wrong kind.
-func notObject(s *scanner) error {
-	if _, err := s.next(); err != nil {
-		return err
-	}
-	if err := s.end(); err != nil {
-		return err
-	}
-	return ErrNotObject
 }
 
 // field is a bit for each envelope member.
@@ -251,30 +171,43 @@ type fields struct {
 	version Span
 }
 
-func (s *fields) read(sc *scanner) error {
-	start := sc.dec.InputOffset()
-	if _, err := sc.dec.ReadToken(); err != nil {
-		return syntaxError(err)
+// read checks the whole frame and takes down where its members are. A valid
+// frame that is no object leaves Envelope.Object zero.
+func (s *fields) read() fault {
+	b := s.frame
+	start := skipSpace(b, 0)
+	if start == len(b) || b[start] != '{' {
+		return checkWhole(b, MaxDepth)
 	}
-	for sc.dec.PeekKind() != '}' {
-		name, err := sc.next()
-		if err != nil {
-			return err
+	i := skipSpace(b, start+1)
+	for more := i >= len(b) || b[i] != '}'; more; {
+		end, at, f := checkKey(b, i)
+		if !f.ok() {
+			return f
 		}
-		value, err := sc.next()
-		if err != nil {
-			return err
+		name := b[i:end]
+		if end, f = checkValue(b, at, MaxDepth-1); !f.ok() {
+			return f
 		}
-		if f, exact := fieldOf(name.Of(s.frame)); f != 0 {
-			s.add(f, exact, value)
+		if field, exact := fieldOf(name); field != 0 {
+			s.add(field, exact, Span{at, end})
+		}
+		switch i = skipSpace(b, end); {
+		case i >= len(b):
+			return fault{at: i, why: whyEnd}
+		case b[i] == ',':
+			i = skipSpace(b, i+1)
+		case b[i] == '}':
+			more = false
+		default:
+			return fault{at: i, why: whyNext}
 		}
 	}
-	if _, err := sc.dec.ReadToken(); err != nil {
-		return syntaxError(err)
+	f := checkEnd(b, i+1)
+	if f.ok() {
+		s.e.Object = Span{start, i + 1}
 	}
-	end := int(sc.dec.InputOffset())
-	s.e.Object = Span{skipSpace(s.frame, int(start)), end}
-	return sc.end()
+	return f
 }
 
 func (s *fields) add(f field, exact bool, value Span) {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 var fuzzFrames = []string{
@@ -50,6 +52,42 @@ func FuzzParse(f *testing.F) {
 		}
 		checkMembers(t, frame, e.Object)
 		checkAccepted(t, frame, &e)
+	})
+}
+
+// FuzzValid holds the validating scanner against two parsers that were written
+// by others. With a lead of spaces each byte gets to each place of a word.
+func FuzzValid(f *testing.F) {
+	seeds := append([]string{
+		`"` + strings.Repeat("plain text, ", 20) + `"`, `"\u00e9\ud800\""`, `"\u12x4"`, `"\x"`, "\"tab\tin a string\"", "\"\x7f\xff\x80\"",
+		`-`, `-0`, `00`, `1.`, `.5`, `1e`, `1E+`, `-1.5e-10`, `tru`, `nul`, `nulll`, `[1 2]`, `{"a" 1}`, `{"a":}`, `{a:1}`, `[}`, `{]`, `[[],{}]`, `{"a":{},"b":[]}`,
+		`{"a":[1,{"b":[{}]}],"c":"d"}`, `[,]`, `[1,,2]`, `{,}`, `1 2`, `{} {}`,
+	}, fuzzFrames...)
+	for _, s := range seeds {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		before := bytes.Clone(text)
+		got := checkWhole(text, MaxDepth)
+		if !bytes.Equal(text, before) {
+			t.Fatal("it wrote to the text")
+		}
+		if got.deep {
+			return
+		}
+		if want := json.Valid(text); got.ok() != want {
+			t.Fatalf("%q: %+v, encoding/json says valid=%v", text, got, want)
+		}
+		options := []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
+		if want := jsontext.Value(text).IsValid(options...); got.ok() != want {
+			t.Fatalf("%q: %+v, jsontext says valid=%v", text, got, want)
+		}
+		if got.at < 0 || got.at > len(text) {
+			t.Fatalf("%q: %+v", text, got)
+		}
+		if shifted := checkWhole(append([]byte("   "), text...), MaxDepth); shifted.ok() != got.ok() {
+			t.Fatalf("%q: %+v, behind white space %+v", text, got, shifted)
+		}
 	})
 }
 

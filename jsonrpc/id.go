@@ -64,7 +64,7 @@ func ParseID(text []byte) (ID, error) {
 	if len(raw) > MaxIDLen {
 		return ID{}, errIDTooLong(len(raw))
 	}
-	if !jsontext.Value(raw).IsValid(lenient...) {
+	if f := checkWhole(raw, MaxIDLen); !f.ok() {
 		return ID{}, fmt.Errorf("%w: id %.40q", ErrSyntax, raw)
 	}
 	return idFromValid(raw)

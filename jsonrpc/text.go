@@ -104,33 +104,6 @@ func skipValue(b []byte, i int) (int, bool) {
 	return i, false
 }
 
-// tooDeep reports whether b nests containers deeper than limit. The first look
-// only counts opening brackets, which is almost free and settles nearly every
-// message; brackets inside strings then count too, so the second look is exact.
-func tooDeep(b []byte, limit int) bool {
-	if bytes.Count(b, []byte{'{'})+bytes.Count(b, []byte{'['}) <= limit {
-		return false
-	}
-	depth := 0
-	for i := 0; i < len(b); i++ {
-		switch structural[b[i]] {
-		case byteQuote:
-			end, ok := skipString(b, i)
-			if !ok {
-				return false
-			}
-			i = end - 1
-		case byteOpen:
-			if depth++; depth > limit {
-				return true
-			}
-		case byteClose:
-			depth--
-		}
-	}
-	return false
-}
-
 // appendUnescaped appends the text of a JSON string, given without its quotes.
 // It loses nothing: a lone surrogate, which UTF-8 cannot hold, becomes the three
 // bytes that its code point would have, so that two different strings never
