@@ -109,13 +109,13 @@ func TestReceiptsAreBounded(t *testing.T) {
 			many[i] = Process{PID: i}
 		}
 		long := strings.Repeat("y", 1<<20)
-		for i := range 100 {
+		for i := range 60 {
 			r.Finish(Completed)
 			r.Observe(Evidence{Kind: SeenStillActive, Detail: long})
 			r.Observe(Evidence{Kind: SeenErrorReply, Open: true, Spared: many[100*i:], Survivors: many, Remote: []string{fmt.Sprint(i)}})
 		}
 		receipt := wait(t, r)
-		if n := len(receipt.Steps); n > maxSteps || receipt.Dropped == 0 || receipt.Late != 100 {
+		if n := len(receipt.Steps); n > maxSteps || receipt.Dropped == 0 || receipt.Late != 60 {
 			t.Errorf("%d steps, %d dropped, %d late", n, receipt.Dropped, receipt.Late)
 		}
 		if last := receipt.Steps[len(receipt.Steps)-1]; last.Evidence == nil || last.Evidence.Kind != SeenProcessGone {
