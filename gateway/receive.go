@@ -148,7 +148,7 @@ func (s *Session) noticeLocked(m *mcp.Message) {
 	s.hand.Sent(m)
 	if s.current == nil || !s.current.ready {
 		if len(s.queue) < maxWaiting && s.queued+len(m.Frame) <= maxWaitingBytes {
-			s.queue = append(s.queue, waiting{frame: bytes.Clone(m.Frame)})
+			s.queue = append(s.queue, waiting{method: m.Method, frame: bytes.Clone(m.Frame)})
 			s.queued += len(m.Frame)
 		}
 		return

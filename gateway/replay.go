@@ -23,6 +23,9 @@ func (u *upstream) enterSession() error {
 	for _, ask := range s.hand.Script() {
 		if ask.Notify {
 			u.send(jsonrpc.AppendNotification(nil, ask.Method, ask.Params))
+			s.mu.Lock()
+			u.initialized = u.initialized || ask.Method == mcp.NoticeInitialized
+			s.mu.Unlock()
 			continue
 		}
 		if err := u.replayOne(ctx, ask); err != nil {

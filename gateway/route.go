@@ -211,7 +211,9 @@ func (s *Session) flushOneLocked(w waiting) bool {
 		if s.current == nil || !s.current.ready {
 			return false
 		}
-		s.forwardLocked(s.current, w.frame)
+		if w.method != mcp.NoticeInitialized || !s.current.initialized { // once, also if it came while there was no process
+			s.forwardLocked(s.current, w.frame)
+		}
 		return true
 	}
 	c := w.call

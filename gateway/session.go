@@ -52,8 +52,9 @@ type Session struct {
 
 // waiting is something of the caller's that waits for a process.
 type waiting struct {
-	call  *call  // nil for a notification
-	frame []byte // a copy
+	call   *call  // nil for a notification
+	method string // of a notification
+	frame  []byte // a copy
 }
 
 // Bounds of what waits for a process.
