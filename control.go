@@ -3,7 +3,6 @@ package belay
 import (
 	"context"
 	"iter"
-	"maps"
 	"slices"
 	"time"
 )
@@ -94,11 +93,6 @@ type Info struct {
 // could still use force, is not over.
 func (i *Info) Over() bool {
 	return i.Outcome.Terminal() && (i.Work == Stopped || i.Work == Unconfirmed && i.Held == "")
-}
-
-func (i Info) clone() Info {
-	i.Labels = maps.Clone(i.Labels)
-	return i
 }
 
 // Detail is one run with its receipt; Receipt is nil if it was not cancelled.
