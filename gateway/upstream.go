@@ -339,10 +339,28 @@ func (u *upstream) tooLong(e *jsonrpc.TooLongError) {
 	u.receive(frame)
 }
 
+// broken passes over a message that cannot be read, and lets nobody wait for
+// it: the call whose answer it was fails, a question is answered.
+func (u *upstream) broken(m *mcp.Message, err error) {
+	u.noise(m.Frame, err)
+	id, kind := m.ID, m.Kind
+	if id.IsZero() {
+		id, kind, _ = jsonrpc.Salvage(m.Frame, m.Frame)
+	}
+	switch {
+	case id.IsZero() || id.IsNull():
+	case kind == jsonrpc.Response:
+		u.receive(jsonrpc.AppendError(nil, id, mcp.CodeInternal,
+			fmt.Sprintf("the answer of server %q could not be read: %v", u.s.cfg.Name, err), nil))
+	case kind == jsonrpc.Request:
+		u.send(jsonrpc.AppendError(nil, id, jsonrpc.Code(err), err.Error(), nil))
+	}
+}
+
 func (u *upstream) receive(frame []byte) {
 	var m mcp.Message
 	if err := m.Read(frame); err != nil {
-		u.noise(frame, err)
+		u.broken(&m, err)
 		return
 	}
 	switch m.Kind {
