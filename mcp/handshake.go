@@ -179,21 +179,6 @@ func (h *Handshake) Recall(method string, params []byte) []byte {
 	return nil
 }
 
-// Opened reports whether a legacy session stands, and whether it can be
-// replayed on another process.
-func (h *Handshake) Opened() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.opened
-}
-
-// Era is the era of the handshake.
-func (h *Handshake) Era() Era {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.era
-}
-
 // Capability reports whether the server declared the capability at path, for
 // example "resources", "subscribe": true only if its value is neither absent
 // nor false nor null.
