@@ -45,9 +45,10 @@ type call struct {
 	dropped   bool               // was stopped while it waited for a process
 	withdrawn bool               // was stopped before a byte of it was written
 	replied   belay.EvidenceKind // what the server sent after the Stop; "" nothing
+	judged    chan struct{}      // made with replied; closed when that has become evidence
 	partial   *string            // what a late success result said, until it was used
 	waiting   *time.Timer        // for a partial result
-	signs     int                // of life since the Stop
+	sign      time.Time          // when the last sign of life came after the Stop; zero: none did
 	alive     chan struct{}      // capacity 1: another sign of life
 }
 
@@ -225,12 +226,20 @@ func reasonFor(c *belay.Cancellation) string {
 	return text
 }
 
+// signLag is how long after the Stop a message may still have been on its way,
+// sent by a server that had not read the cancel. It is no sign of life then.
+const signLag = 100 * time.Millisecond
+
 // signLocked notes that the server is still at work on a stopped call.
 func (c *call) signLocked(what string) {
-	c.signs++
-	if c.signs == 1 {
+	now := time.Now()
+	if now.Sub(c.run.Cancellation().At) < signLag {
+		return
+	}
+	if c.sign.IsZero() {
 		c.run.Observe(belay.Evidence{Kind: belay.SeenStillActive, Detail: what + " came after the Stop"})
 	}
+	c.sign = now
 	select {
 	case c.alive <- struct{}{}:
 	default:
@@ -254,8 +263,10 @@ func (c *call) lateLocked(m *mcp.Message) {
 			c.answerLocked()
 		}
 	}
+	c.judged = make(chan struct{})
 	if !c.s.goLocked(func() { c.follow(kind) }) {
 		c.run.Observe(belay.Evidence{Kind: kind})
+		close(c.judged)
 	}
 }
 
@@ -264,12 +275,13 @@ func (c *call) lateLocked(m *mcp.Message) {
 // come from a server whose worker runs on (MCP-G33).
 func (c *call) follow(kind belay.EvidenceKind) {
 	open := kind == belay.SeenErrorReply && c.strict()
-	children := c.children()
+	children := c.children(0) // what was born before the answer is seen
 	e := belay.Evidence{Kind: kind, Detail: "the server answered after the Stop", Open: open}
 	if len(children) > 0 {
 		e.Open, e.Survivors = true, supervise.Processes(children)
 	}
 	c.run.Observe(e)
+	close(c.judged) // only read before this goroutine was started
 	for len(children) > 0 {
 		if !c.s.pause(childPoll) {
 			return
@@ -277,7 +289,7 @@ func (c *call) follow(kind belay.EvidenceKind) {
 		if r := c.run.Receipt(); r == nil || r.Final {
 			return
 		}
-		children = c.children()
+		children = c.children(childPoll)
 	}
 	if e.Survivors != nil {
 		c.run.Observe(belay.Evidence{Kind: belay.SeenSurvivors, Detail: "no process born during the call is left"})
@@ -308,15 +320,15 @@ func (s *Session) pause(d time.Duration) bool {
 
 // children lists the living processes that were born during the call, while
 // no other tool call was in flight. Where several ran at the same time nobody
-// can tell whose they are: none.
-func (c *call) children() []proc.Process {
+// can tell whose they are: none. The list is at most so old.
+func (c *call) children(maxAge time.Duration) []proc.Process {
 	c.s.mu.Lock()
 	up, began, until, others := c.up, c.began, c.until, c.others
 	c.s.mu.Unlock()
 	if up == nil || others || began == 0 {
 		return nil
 	}
-	list := up.bornSince(began)
+	list := up.bornSince(began, maxAge)
 	if until != 0 {
 		list = slices.DeleteFunc(list, func(p proc.Process) bool { return p.Start/bornUnit >= until/bornUnit })
 	}

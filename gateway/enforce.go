@@ -15,6 +15,16 @@ import (
 // force may be used for this call, waits for signs of life where the server is
 // other people's, and then until no other call is in flight on the process.
 func (c *call) MayForce(ctx context.Context, p belay.Pressure) error {
+	c.s.mu.Lock() // after the dispatch of a call that was stopped while it was dispatched
+	judged := c.judged
+	c.s.mu.Unlock()
+	if judged != nil {
+		select {
+		case <-judged:
+		case <-ctx.Done():
+			return restrain("nothing was left to stop")
+		}
+	}
 	if err := c.permitted(ctx, p); err != nil {
 		return err
 	}
@@ -34,7 +44,7 @@ func (c *call) strict() bool {
 
 func (c *call) permitted(ctx context.Context, p belay.Pressure) error {
 	cfg := &c.s.cfg
-	c.s.mu.Lock() // after the dispatch of a call that was stopped while it was dispatched
+	c.s.mu.Lock()
 	up := c.up
 	c.s.mu.Unlock()
 	again := "a second Stop uses force: belay cancel " + c.run.ID().String()
@@ -49,7 +59,7 @@ func (c *call) permitted(ctx context.Context, p belay.Pressure) error {
 		return restrain("a subscription does no work that could be stopped")
 	case up.worker:
 		return nil
-	case !p.Again && !p.Now && c.s.circuitOpen():
+	case !p.Again && !p.Now && !c.serverDone() && c.s.circuitOpen():
 		return restrain("three forced restarts within a minute; %s", again)
 	case p.Again, p.Now, cfg.Enforce == EnforceStrict, cfg.RestartSafe:
 		return nil
@@ -68,14 +78,16 @@ func (c *call) permitted(ctx context.Context, p belay.Pressure) error {
 // server that obeys the protocol is silent, and is kept (MCP-G34).
 func (c *call) watchForLife(ctx context.Context, giveUp time.Time, again string) error {
 	var meter supervise.Meter
+	work := effort{}
+	grace := c.run.Cancellation().At.Add(c.s.cfg.Ladder.Grace)
 	for {
-		if c.showsLife() {
+		if c.showsLife(grace) {
 			return nil
 		}
 		if time.Now().After(giveUp) {
 			return restrain("the server was told and shows no sign of life for this call; it was kept; %s", again)
 		}
-		if alive, _ := meter.Sample(time.Now(), c.up.tree.CPU()); alive && c.lonely() {
+		if alive, _ := meter.Sample(time.Now(), work.used(c)); alive && c.lonely() {
 			return nil
 		}
 		timer := time.NewTimer(supervise.LifeWindow)
@@ -91,11 +103,17 @@ func (c *call) watchForLife(ctx context.Context, giveUp time.Time, again string)
 	}
 }
 
-func (c *call) showsLife() bool {
+// watchAge is how old a list of processes may be that is looked at for signs
+// of life.
+const watchAge = 100 * time.Millisecond
+
+// showsLife reports whether a message for the call came after the grace period,
+// in which it may end its work, or a process of it is alive.
+func (c *call) showsLife(grace time.Time) bool {
 	c.s.mu.Lock()
-	signs := c.signs
+	sign := c.sign
 	c.s.mu.Unlock()
-	return signs > 0 || len(c.children()) > 0
+	return sign.After(grace) || len(c.children(watchAge)) > 0
 }
 
 // lonely reports whether no other call is in flight now, so that processor

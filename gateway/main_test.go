@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"flag"
 	"io"
 	"net"
 	"os"
@@ -19,6 +20,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == puppetMarker {
 		puppet(os.Args[2])
 	}
+	// Most tests wait for times to pass, few compute: more at once than there
+	// are processors. A -parallel on the command line wins.
+	_ = flag.Set("test.parallel", "8")
 	goleak.VerifyTestMain(m)
 }
 
