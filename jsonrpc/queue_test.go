@@ -19,6 +19,13 @@ type wireModel struct {
 	pending []uint64          // accepted, neither on the wire nor withdrawn, by seq
 	gone    map[uint64]bool   // withdrawn
 	wire    []uint64
+
+	// With a pipe that senders write to themselves:
+	room   int      // what the pipe takes; less than 0: nothing is tried
+	piped  string   // what it has taken
+	expect string   // the lines of wire
+	open   []uint64 // on the wire in part, so that the Writer says they are pending
+	held   int
 }
 
 func (m *wireModel) isPending(seq uint64) bool { return slices.Contains(m.pending, seq) }
@@ -38,6 +45,7 @@ func body(t *rapid.T, n int) string {
 
 func (m *wireModel) send(t *rapid.T) {
 	s := body(t, len(m.text))
+	next := m.accept(s)
 	var seq uint64
 	var err error
 	if rapid.Bool().Draw(t, "frame") {
@@ -45,12 +53,16 @@ func (m *wireModel) send(t *rapid.T) {
 	} else {
 		seq, err = m.w.Send(text(s))
 	}
-	m.accept(t, seq, err, s)
+	if err != nil || seq != next {
+		t.Fatalf("seq %d, %v", seq, err)
+	}
 }
 
 func (m *wireModel) urgent(t *rapid.T) {
 	s := body(t, len(m.text))
 	after := uint64(rapid.IntRange(0, len(m.text)+1).Draw(t, "after"))
+	next := m.accept(s)
+	m.after[next] = after
 	var seq uint64
 	var err error
 	if rapid.Bool().Draw(t, "frame") {
@@ -58,16 +70,17 @@ func (m *wireModel) urgent(t *rapid.T) {
 	} else {
 		seq, err = m.w.SendUrgent(after, text(s))
 	}
-	m.accept(t, seq, err, s)
-	m.after[seq] = after
-}
-
-func (m *wireModel) accept(t *rapid.T, seq uint64, err error, s string) {
-	if err != nil || seq != uint64(len(m.text)+1) {
+	if err != nil || seq != next {
 		t.Fatalf("seq %d, %v", seq, err)
 	}
+}
+
+// accept takes down a frame before it is sent: the sender may write it.
+func (m *wireModel) accept(s string) (seq uint64) {
+	seq = uint64(len(m.text) + 1)
 	m.text[seq] = s
 	m.pending = append(m.pending, seq)
+	return seq
 }
 
 // MCP-G16: exactly what is pending can be withdrawn.
@@ -145,7 +158,7 @@ func (m *wireModel) check(t *rapid.T) {
 		t.Fatalf("%d frames of %d bytes queued, want %d of %d", frames, size, len(m.pending), sum)
 	}
 	for seq := range uint64(len(m.text) + 2) {
-		if m.w.Pending(seq) != m.isPending(seq) {
+		if m.w.Pending(seq) != (m.isPending(seq) || slices.Contains(m.open, seq)) {
 			t.Fatalf("Pending(%d) is wrong", seq)
 		}
 	}
@@ -177,6 +190,125 @@ func TestWriterOrder(t *testing.T) {
 		q.peek() // passes over withdrawn frames at the head
 		if q.frames != 0 || q.cost != 0 || len(q.lines) != q.head || len(q.ready)+len(q.waiting)+len(q.follows) != 0 || q.home.refs != 0 || q.tail != nil && q.tail.refs != 0 {
 			t.Fatalf("left behind: %+v", q)
+		}
+	})
+}
+
+// now is the pipe as a sender sees it.
+func (m *wireModel) now(t *rapid.T) func([]byte) int {
+	return func(line []byte) int {
+		if !m.w.mu.TryLock() {
+			t.Fatal("written with the lock held")
+		}
+		m.w.mu.Unlock()
+		if len(m.open) > 0 {
+			t.Fatalf("frames are written although %v are not through", m.open)
+		}
+		for _, f := range m.w.batch {
+			m.mayBeNext(t, f.seq)
+			m.drop(f.seq)
+			m.wire = append(m.wire, f.seq)
+			m.expect += m.text[f.seq] + "\n"
+			m.open = append(m.open, f.seq)
+			if m.w.Withdraw(f.seq) {
+				t.Fatalf("withdrew %d, which is being written", f.seq)
+			}
+		}
+		n := min(len(line), m.room)
+		m.room -= n
+		m.piped += string(line[:n])
+		if n == len(line) {
+			m.open = nil
+		}
+		return n
+	}
+}
+
+// drain makes room in the pipe and gives the writing goroutine its turn.
+func (m *wireModel) drain(t *rapid.T) {
+	m.room = rapid.SampledFrom([]int{0, 1, 1000, writeBatch, 1 << 20}).Draw(t, "room")
+	m.goroutine(t)
+}
+
+// goroutine does what the writing goroutine does until it has to wait for
+// something.
+func (m *wireModel) goroutine(t *rapid.T) {
+	for m.w.rest != nil || m.w.due && m.w.q.frames > 0 {
+		first := m.w.rest == nil
+		line, ok := m.w.take()
+		if !ok {
+			t.Fatal("ended")
+		}
+		if first {
+			for _, f := range m.w.batch {
+				m.mayBeNext(t, f.seq)
+				m.drop(f.seq)
+				m.wire = append(m.wire, f.seq)
+				m.expect += m.text[f.seq] + "\n"
+			}
+		}
+		m.piped += string(line)
+		m.w.finish(nil)
+		m.open = nil
+	}
+	m.w.due = false // as take does before it waits
+}
+
+func (m *wireModel) hold(*rapid.T) {
+	m.held++
+	m.w.Hold()
+}
+
+func (m *wireModel) release(t *rapid.T) {
+	if m.held == 0 {
+		t.Skip("nothing is held")
+	}
+	m.held--
+	m.w.Release()
+	if m.room > 1<<18 && len(m.open) > 0 {
+		t.Fatal("an empty pipe was not used")
+	}
+}
+
+// quiet holds that nothing is forgotten: what waits is held, or somebody is due.
+func (m *wireModel) quiet(t *rapid.T) {
+	m.check(t)
+	if m.w.writing || m.w.q.frames > 0 && m.held == 0 && !m.w.due {
+		t.Fatalf("%d frames wait for nobody", m.w.q.frames)
+	}
+}
+
+// MCP-G16, MCP-G19 hold also for what senders write themselves, with a pipe that
+// takes anything from nothing to all of it.
+func TestWriterOrderWhenSendersWrite(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := &Writer{opts: WriterOptions{MaxQueued: 1 << 30}}
+		w.wake.L = &w.mu
+		m := &wireModel{w: w, text: map[uint64]string{}, after: map[uint64]uint64{}, gone: map[uint64]bool{}}
+		w.now = m.now(t)
+		t.Repeat(map[string]func(*rapid.T){
+			"send":     m.send,
+			"send2":    m.send,
+			"urgent":   m.urgent,
+			"withdraw": m.withdraw,
+			"drain":    m.drain,
+			"hold":     m.hold,
+			"release":  m.release,
+			"":         m.quiet,
+		})
+		for m.held > 0 {
+			m.release(t)
+		}
+		m.goroutine(t)
+		m.quiet(t)
+		if len(m.pending) > 0 || len(m.wire)+len(m.gone) != len(m.text) {
+			t.Fatalf("%d written, %d withdrawn, %d accepted, %v left", len(m.wire), len(m.gone), len(m.text), m.pending)
+		}
+		if m.piped != m.expect {
+			t.Fatalf("in the pipe %d bytes %.200q, want %d bytes %.200q", len(m.piped), m.piped, len(m.expect), m.expect)
+		}
+		if w.q.home.refs != 0 || w.q.tail != nil && w.q.tail.refs != 0 {
+			t.Fatalf("left behind: %+v", w.q)
 		}
 	})
 }

@@ -116,6 +116,16 @@ func (r *Reader) Next() ([]byte, error) {
 	}
 }
 
+// readyWithin is how far Ready looks.
+const readyWithin = tinyBuf
+
+// Ready reports whether a line that is not long waits in the buffer, so that
+// Next need not read. Whoever passes lines on may keep what they became together
+// until it says no, see [Writer.Hold]; a long line would take its time.
+func (r *Reader) Ready() bool {
+	return bytes.IndexByte(r.buf[r.start:min(r.end, r.start+readyWithin)], '\n') >= 0
+}
+
 func trimCR(line []byte) []byte {
 	if n := len(line); n > 0 && line[n-1] == '\r' {
 		return line[:n-1]

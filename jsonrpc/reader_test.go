@@ -116,3 +116,20 @@ func TestIsNoise(t *testing.T) {
 		}
 	}
 }
+
+// Ready tells when the next line is there already, and not about long ones.
+func TestReady(t *testing.T) {
+	long := strings.Repeat("x", readyWithin)
+	r := NewReader(strings.NewReader("one\ntwo\n"+long+"\nlast"), ReaderOptions{})
+	if r.Ready() {
+		t.Error("ready before anything was read")
+	}
+	for _, want := range []bool{true, false, false} {
+		if _, err := r.Next(); err != nil {
+			t.Fatal(err)
+		}
+		if r.Ready() != want {
+			t.Errorf("ready %v, want %v", !want, want)
+		}
+	}
+}

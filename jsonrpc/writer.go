@@ -39,14 +39,17 @@ type WriterOptions struct {
 	// there is no more (MCP-25).
 	KeepOpen bool
 	// OnWritten, if set, is called for each frame when the operating system has
-	// taken all of its bytes, in the order of the wire, by the writing goroutine. It
-	// must be quick and must not use the Writer.
+	// taken all of its bytes, in the order of the wire, by the goroutine that wrote
+	// it, which may be a sender's. It must be quick, must not use the Writer, and
+	// must not need a lock that is held while sending.
 	OnWritten func(seq uint64, at time.Time)
 }
 
-// Writer writes frames as lines (MCP-24). One goroutine, owned by the Writer,
-// does all writing; senders put bytes into its queue and never wait for the pipe.
-// It writes many queued frames at once and sleeps while there are none.
+// Writer writes frames as lines (MCP-24). Senders put bytes into its queue and
+// never wait for the pipe. When nobody else is writing, the sender itself hands
+// over what is queued, as far as the pipe takes it at once; all the rest is the
+// work of one goroutine, owned by the Writer, which sleeps while there is none.
+// Either writes many queued frames at once.
 //
 // Each accepted frame gets a sequence number. Frames go out in that order,
 // except urgent ones, which overtake all that is queued save the frame they must
@@ -55,14 +58,19 @@ type WriterOptions struct {
 type Writer struct {
 	dst  io.Writer
 	opts WriterOptions
-	done chan struct{} // closed when the goroutine has ended
-	end  sync.Once     // closes dst
+	now  func([]byte) int // how a sender writes, see newDirect; nil: only the goroutine does
+	done chan struct{}    // closed when the goroutine has ended
+	end  sync.Once        // closes dst
 
-	wake sync.Cond // on mu: something to write, or the end
+	wake sync.Cond // on mu: something for the goroutine to write, or the end
 	mu   sync.Mutex
 	// The fields below are guarded by mu.
 	q       queue
-	batch   []queued // being written, or failed to be; used by the goroutine
+	batch   []queued // being written, or failed to be
+	writing bool     // somebody is writing the batch, without mu
+	rest    []byte   // of the batch: what the pipe did not take from a sender
+	due     bool     // the goroutine is to write all that is queued
+	held    int      // Holds without their Release
 	last    uint64   // last sequence number given out
 	closing bool     // no more frames are taken
 	err     error    // why writing ended; final
@@ -79,7 +87,7 @@ func NewWriter(dst io.Writer, opts WriterOptions) *Writer {
 	if opts.MaxQueued <= 0 {
 		opts.MaxQueued = DefaultMaxQueued
 	}
-	w := &Writer{dst: dst, opts: opts, done: make(chan struct{})}
+	w := &Writer{dst: dst, opts: opts, now: newDirect(dst), done: make(chan struct{})}
 	w.wake.L = &w.mu
 	go w.run()
 	return w
@@ -117,6 +125,14 @@ func (w *Writer) SendUrgentFrame(after uint64, frame []byte, edits ...Edit) (seq
 }
 
 func (w *Writer) build(urgent bool, after uint64, build func([]byte) []byte) (uint64, error) {
+	seq, err := w.queueBuilt(urgent, after, build)
+	if err == nil {
+		w.pass(urgent)
+	}
+	return seq, err
+}
+
+func (w *Writer) queueBuilt(urgent bool, after uint64, build func([]byte) []byte) (uint64, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.admitLocked(urgent, 0); err != nil {
@@ -135,6 +151,14 @@ func (w *Writer) build(urgent bool, after uint64, build func([]byte) []byte) (ui
 }
 
 func (w *Writer) copy(urgent bool, after uint64, frame []byte, edits []Edit) (uint64, error) {
+	seq, err := w.queueCopy(urgent, after, frame, edits)
+	if err == nil {
+		w.pass(urgent)
+	}
+	return seq, err
+}
+
+func (w *Writer) queueCopy(urgent bool, after uint64, frame []byte, edits []Edit) (uint64, error) {
 	n := splicedLen(frame, edits)
 	if n < smallBuf/2 {
 		w.mu.Lock()
@@ -211,7 +235,6 @@ func (w *Writer) enqueueLocked(urgent bool, after uint64, f queued) uint64 {
 	} else {
 		w.q.add(f)
 	}
-	w.wake.Signal()
 	return f.seq
 }
 
@@ -341,47 +364,81 @@ func (w *Writer) run() {
 	}
 }
 
-// take waits for frames and takes the next batch out of the queue; false at the
-// end.
+// take waits for work for the goroutine and takes it; false at the end.
 func (w *Writer) take() ([]byte, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for w.q.frames == 0 && !w.closing && w.err == nil {
+	for {
+		switch {
+		case w.writing: // a sender, which never waits, and says when it is done
+		case w.err != nil:
+			w.failLocked(w.err)
+			return nil, false
+		case w.rest != nil:
+			line := w.rest
+			w.rest, w.writing = nil, true
+			return line, true
+		case w.q.frames > 0 && (w.due || w.closing):
+			return w.takeLocked(), true
+		case w.closing:
+			w.failLocked(nil)
+			return nil, false
+		default:
+			w.due = false
+		}
 		w.wake.Wait()
 	}
-	if w.err != nil || w.q.frames == 0 {
-		w.failLocked(w.err)
-		return nil, false
-	}
-	w.batch = w.q.take(w.batch[:0], writeBatch)
-	first, end := w.batch[0], w.batch[len(w.batch)-1].end
-	return first.c.data[first.start:end:end], true
 }
 
-// finish settles the batch that was written; false when writing has ended.
+// takeLocked takes the next batch out of the queue, which is not empty. Whoever
+// takes it writes it, without the lock, and then settles it.
+func (w *Writer) takeLocked() []byte {
+	w.batch = w.q.take(w.batch[:0], writeBatch)
+	w.writing = true
+	first, end := w.batch[0], w.batch[len(w.batch)-1].end
+	return first.c.data[first.start:end:end]
+}
+
+// finish settles the batch that the goroutine has written; false when writing
+// has ended.
 func (w *Writer) finish(err error) bool {
-	if err == nil && w.opts.OnWritten != nil {
-		now := time.Now()
-		for _, f := range w.batch { // only this goroutine changes it
-			w.opts.OnWritten(f.seq, now)
-		}
+	if err == nil {
+		w.tell()
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err != nil {
+		w.writing = false
 		if w.err == nil {
 			w.err = fmt.Errorf("write to peer: %w", err)
 		}
 		w.failLocked(w.err)
 		return false
 	}
+	w.settleLocked()
+	return true
+}
+
+// tell reports the batch as written. Only who writes changes it.
+func (w *Writer) tell() {
+	if w.opts.OnWritten == nil {
+		return
+	}
+	now := time.Now()
+	for _, f := range w.batch {
+		w.opts.OnWritten(f.seq, now)
+	}
+}
+
+// settleLocked lets go of a batch that was written.
+func (w *Writer) settleLocked() {
+	w.writing = false
 	for _, f := range w.batch {
 		w.q.release(f.c)
 	}
 	clear(w.batch)
 	w.batch = w.batch[:0]
 	w.notifyLocked()
-	return true
 }
 
 // failLocked frees the memory of frames that will never be written but keeps
@@ -389,6 +446,7 @@ func (w *Writer) finish(err error) bool {
 func (w *Writer) failLocked(err error) {
 	w.err = err
 	w.closing = true
+	w.rest = nil
 	w.q.drop()
 	w.notifyLocked()
 }
