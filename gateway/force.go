@@ -360,7 +360,7 @@ func (u *upstream) exit() string {
 func (u *upstream) sweep(sel proc.Selection) {
 	ctx, end := context.WithTimeoutCause(u.s.life, sweepTime, errStepOver)
 	defer end()
-	soft, stop := context.WithTimeoutCause(ctx, sweepTime/4, errStepOver)
+	soft, stop := context.WithTimeoutCause(ctx, sweepSoft, errStepOver)
 	e, _ := u.tree.Terminate(soft, sel, 0)
 	stop()
 	if e == nil {
@@ -373,5 +373,9 @@ func (u *upstream) sweep(sel proc.Selection) {
 	u.s.goTracked(func() { u.forgetWhenGone(len(e.Spared)+len(e.Survivors) > 0) })
 }
 
-// sweepTime bounds the end of what a dead server left behind.
-const sweepTime = 2 * time.Second
+// The end of what a dead server left behind: how long it is asked, and the
+// bound of all, which only a process that cannot be killed comes near.
+const (
+	sweepSoft = 500 * time.Millisecond
+	sweepTime = killLimit
+)

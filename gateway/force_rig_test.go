@@ -138,7 +138,7 @@ func (r *rig) end() {
 	if v := r.w.Violations(); len(v) > 0 {
 		r.t.Errorf("the server saw what no peer may send: %v", v)
 	}
-	if left := faketool.WaitDead(r.w.Pids("server"), time.Second); len(left) > 0 {
+	if left := faketool.WaitDead(r.w.Pids("server"), 5*time.Second); len(left) > 0 {
 		r.t.Errorf("server processes are left: %v", left)
 	}
 	if r.t.Failed() {
@@ -297,7 +297,7 @@ func (r *rig) dead(key string) {
 	if len(pids) == 0 {
 		r.t.Fatalf("nobody ever wrote under %q", key)
 	}
-	if left := faketool.WaitDead(pids, 2*time.Second); len(left) > 0 {
+	if left := faketool.WaitDead(pids, 10*time.Second); len(left) > 0 {
 		r.t.Errorf("processes of %q are alive: %v", key, left)
 	}
 }

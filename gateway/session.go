@@ -166,6 +166,9 @@ func (s *Session) shutdown(c belay.Cancellation) {
 	}
 	trees.Wait()
 	s.wg.Wait()
+	s.mu.Lock()
+	s.queue, s.queued = nil, 0 // the calls in it are cancelled, and answered
+	s.mu.Unlock()
 	s.answerAll()
 	s.run.Observe(belay.Evidence{Kind: belay.SeenProcessGone, Scope: belay.ScopeLocalTree, Detail: "every process of the session has ended"})
 	ctx, cancel := context.WithTimeoutCause(context.Background(), closeLimit, &c)
