@@ -45,7 +45,7 @@ func startOwner(t *testing.T, scenario, d string, mode CgroupMode) *owner {
 		o.cmd.Wait()
 		// The guardian of a dead owner ends up below this process, which is
 		// a subreaper, too.
-		eventually(t, 5*time.Second, "guardian ended", func() bool {
+		eventually(t, 20*time.Second, "guardian ended", func() bool {
 			syscall.Wait4(o.guardian, nil, syscall.WNOHANG, nil)
 			return !exists(o.guardian)
 		})
@@ -69,7 +69,7 @@ func TestOwnerKilled(t *testing.T) {
 		eventually(t, 10*time.Second, "nothing left", func() bool { return noneLiving(pidsOf(d)) })
 		watch.within(t, time.Second, "dead")
 		mustBeDead(t, d)
-		eventually(t, 2*time.Second, "guardian ended", func() bool { return !living(o.guardian) })
+		eventually(t, 20*time.Second, "guardian ended", func() bool { return !living(o.guardian) })
 		if left := cgroupsOf(o.cmd.Process.Pid); len(left) > 0 {
 			t.Errorf("cgroups left: %v", left)
 		}
@@ -111,12 +111,12 @@ func TestGuardianKilled(t *testing.T) {
 		watch := startWatch()
 		begun := time.Now()
 		syscall.Kill(tree.GuardianPID(), syscall.SIGKILL)
-		eventually(t, 5*time.Second, "noticed", func() bool { return tree.Err() != nil })
+		eventually(t, 20*time.Second, "noticed", func() bool { return tree.Err() != nil })
 		watch.within(t, 100*time.Millisecond, "noticed")
 		if !errors.Is(tree.Err(), ErrGuardianLost) {
 			t.Errorf("err %v", tree.Err())
 		}
-		waitClosed(t, tree.Gone(), 5*time.Second, "Gone")
+		waitClosed(t, tree.Gone(), 20*time.Second, "Gone")
 		t.Logf("gone after %v", time.Since(begun))
 		mustBeDead(t, d)
 		waitClosed(t, tree.Done(), 0, "Done")
@@ -145,7 +145,7 @@ func TestGuardianKilledHarmsNobodyElse(t *testing.T) {
 	defer func() { own.Process.Kill(); own.Wait() }()
 	tree := startScenario(t, "envi", d1, CgroupOff)
 	syscall.Kill(tree.GuardianPID(), syscall.SIGKILL)
-	waitClosed(t, tree.Gone(), 2*time.Second, "Gone")
+	waitClosed(t, tree.Gone(), 20*time.Second, "Gone")
 	mustBeDead(t, d1)
 	for _, pid := range append(pidsOf(d2), own.Process.Pid, other.GuardianPID()) {
 		if !living(pid) {
@@ -163,7 +163,7 @@ func TestKillWhileGuardianDies(t *testing.T) {
 		if _, err := tree.Kill(context.Background(), Selection{}); err != nil {
 			t.Fatal(err)
 		}
-		waitClosed(t, tree.Gone(), 2*time.Second, "Gone")
+		waitClosed(t, tree.Gone(), 20*time.Second, "Gone")
 		mustBeDead(t, d)
 	}
 }

@@ -54,7 +54,7 @@ func endSpared(t *testing.T, tree *Tree, pids ...int) {
 		syscall.Kill(pid, syscall.SIGKILL)
 	}
 	tree.Close(context.Background())
-	waitClosed(t, tree.empty, 5*time.Second, "the guardian's end")
+	waitClosed(t, tree.empty, 20*time.Second, "the guardian's end")
 	for _, pid := range pids {
 		if exists(pid) {
 			t.Errorf("pid %d is left as a zombie", pid)
@@ -81,7 +81,7 @@ func TestSpareTmux(t *testing.T) {
 		f := strings.Fields(string(out))
 		server, _ := strconv.Atoi(f[0])
 		pane, _ := strconv.Atoi(f[1])
-		eventually(t, 2*time.Second, "pane runs sleep", func() bool { p, _ := readProc(pane); return p.Comm == "sleep" })
+		eventually(t, 20*time.Second, "pane runs sleep", func() bool { p, _ := readProc(pane); return p.Comm == "sleep" })
 		victim := c.spawn("setsid sleep 1000")
 
 		would, spared := c.Plan(Selection{})
@@ -104,7 +104,7 @@ func TestSpareTmux(t *testing.T) {
 		if err := exec.Command("tmux", "-S", socket, "kill-server").Run(); err != nil {
 			t.Errorf("tmux does not answer any more: %v", err)
 		}
-		eventually(t, 2*time.Second, "tmux ended", func() bool { return !living(server) && !living(pane) })
+		eventually(t, 20*time.Second, "tmux ended", func() bool { return !living(server) && !living(pane) })
 		endSpared(t, c.Tree)
 	})
 }
@@ -122,7 +122,7 @@ func TestSpareBrowser(t *testing.T) {
 		driven := c.spawn(browser + loop + "--headless")
 		helper := c.spawn(browser + loop + "--type=renderer")
 		for _, pid := range []int{window, driven, helper} {
-			eventually(t, 2*time.Second, "chromium runs", func() bool { p, _ := readProc(pid); return p.Comm == "chromium" })
+			eventually(t, 20*time.Second, "chromium runs", func() bool { p, _ := readProc(pid); return p.Comm == "chromium" })
 		}
 		r, err := kill(c.Tree)
 		if err != nil || !r.Gone {
@@ -192,7 +192,7 @@ func TestSpareOtherScope(t *testing.T) {
 		}
 		grows(t, d)
 		endSpared(t, c.Tree, daemon)
-		eventually(t, 2*time.Second, "scope empty", func() bool { return syscall.Rmdir(scope) == nil })
+		eventually(t, 20*time.Second, "scope empty", func() bool { return syscall.Rmdir(scope) == nil })
 	})
 }
 
@@ -218,7 +218,7 @@ func moveTo(t *testing.T, dir string, pid int) {
 func grows(t *testing.T, d string) {
 	t.Helper()
 	before := size(filepath.Join(d, "grow"))
-	eventually(t, 2*time.Second, "the spared witness writes", func() bool { return size(filepath.Join(d, "grow")) > before })
+	eventually(t, 20*time.Second, "the spared witness writes", func() bool { return size(filepath.Join(d, "grow")) > before })
 }
 
 // The guardian of a killed Belay respects the spare rules, too.
@@ -236,9 +236,11 @@ func TestOwnerKilledSpares(t *testing.T) {
 				}
 			}
 			moveTo(t, scope, daemon)
+			watch := startWatch()
 			o.cmd.Process.Kill()
 			o.cmd.Wait()
-			eventually(t, time.Second, "guardian ended", func() bool { return !living(o.guardian) })
+			eventually(t, 20*time.Second, "guardian ended", func() bool { return !living(o.guardian) })
+			watch.within(t, time.Second, "guardian ended")
 			for _, pid := range pidsOf(d) {
 				if living(pid) != (pid == daemon) {
 					t.Errorf("pid %d living %v, the daemon is %d", pid, living(pid), daemon)
@@ -247,7 +249,7 @@ func TestOwnerKilledSpares(t *testing.T) {
 			grows(t, d)
 			syscall.Kill(daemon, syscall.SIGKILL)
 			syscall.Wait4(daemon, nil, 0, nil) // it has become a child of this subreaper
-			eventually(t, 2*time.Second, "scope empty", func() bool { return syscall.Rmdir(scope) == nil })
+			eventually(t, 20*time.Second, "scope empty", func() bool { return syscall.Rmdir(scope) == nil })
 		})
 	}
 }
@@ -287,7 +289,7 @@ func TestSpareEarlierCalls(t *testing.T) {
 				t.Errorf("%+v, %v", r, err)
 			}
 			mustBeDead(t, d)
-			waitClosed(t, c.Gone(), time.Second, "Gone")
+			waitClosed(t, c.Gone(), 20*time.Second, "Gone")
 		})
 	}
 }

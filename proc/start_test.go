@@ -25,7 +25,7 @@ func output(t *testing.T, cfg Config) (string, Exit) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waitClosed(t, tree.Gone(), 5*time.Second, "Gone")
+	waitClosed(t, tree.Gone(), 20*time.Second, "Gone")
 	return string(b), tree.Exit()
 }
 
@@ -144,7 +144,7 @@ func TestInheritedFiles(t *testing.T) {
 	if tree.Stdin() != nil || tree.Stdout() != nil || tree.Stderr() == nil {
 		t.Error("pipes were made for given files, or none for Stderr")
 	}
-	waitClosed(t, tree.Gone(), 5*time.Second, "Gone")
+	waitClosed(t, tree.Gone(), 20*time.Second, "Gone")
 	if _, err := w.WriteString("!"); err != nil {
 		t.Errorf("the given file was closed: %v", err)
 	}
@@ -169,7 +169,7 @@ func TestProcessGroup(t *testing.T) {
 		if err := tree.SignalGroup(syscall.SIGTERM); err != nil {
 			t.Error(err)
 		}
-		waitClosed(t, tree.Gone(), 2*time.Second, "Gone")
+		waitClosed(t, tree.Gone(), 20*time.Second, "Gone")
 		if x := tree.Exit(); x.Signal != syscall.SIGTERM || x.String() != "signal: terminated" {
 			t.Errorf("exit %v", x)
 		}
@@ -180,7 +180,7 @@ func TestProcessGroup(t *testing.T) {
 func TestDiesAtOnce(t *testing.T) {
 	for range 20 {
 		tree := startTree(t, Config{Path: "sh", Args: []string{"-c", "exit 3"}})
-		waitClosed(t, tree.Gone(), 5*time.Second, "Gone")
+		waitClosed(t, tree.Gone(), 20*time.Second, "Gone")
 		if x := tree.Exit(); x.Code != 3 || x.Signal != 0 || x.Unknown || x.String() != "exit code 3" {
 			t.Errorf("exit %v", x)
 		}

@@ -64,7 +64,7 @@ func TestKillLeavesNothing(t *testing.T) {
 		if len(r.Killed) < scenarioPids(scenario)-30 { // forks200 lets some end
 			t.Errorf("report names %d killed", len(r.Killed))
 		}
-		waitClosed(t, tree.Gone(), time.Second, "Gone")
+		waitClosed(t, tree.Gone(), 20*time.Second, "Gone")
 		for _, pid := range pidsOf(d) {
 			if exists(pid) {
 				t.Errorf("pid %d is left as a zombie", pid)
@@ -123,26 +123,34 @@ func TestTerminateTellsTheLeaderFirst(t *testing.T) {
 	c := startCommander(t, Config{})
 	c.do(`trap 'date +%s%N > ` + d + `/leader; trap "" TERM' TERM; echo ok`)
 	helper := c.spawn(`sh -c "trap 'date +%s%N > ` + d + `/helper; exit' TERM; echo > ` + d + `/ready; while :; do sleep 0.01; done"`)
-	eventually(t, 5*time.Second, "helper ready", func() bool { return size(d+"/ready") > 0 })
+	eventually(t, 20*time.Second, "helper ready", func() bool { return size(d+"/ready") > 0 })
 	c.do("(while :; do sleep 0.01; done) & echo ok") // deaf: inherited nothing, but never asked to report
 	const half = 150 * time.Millisecond
-	ctx, cancel := context.WithTimeout(context.Background(), 600*time.Millisecond)
-	defer cancel()
+	enough := errors.New("seen enough")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		// Bounded, so that a helper that is never told fails the test below.
+		for end := time.Now().Add(20 * time.Second); size(d+"/helper") == 0 && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+		cancel(enough)
+	})
 	// The leader reads its stdin: keep it running past the end of file.
 	c.Stdin().WriteString("while :; do sleep 0.01; done\n")
+	begun := time.Duration(time.Now().UnixNano())
 	r, err := c.Terminate(ctx, Selection{}, half)
-	if !errors.Is(err, ErrSurvivors) || !errors.Is(err, context.DeadlineExceeded) || r.Gone {
-		t.Fatalf("terminate: %+v, %v", r, err)
+	if !errors.Is(err, ErrSurvivors) || !errors.Is(err, enough) || r.Gone {
+		t.Fatalf("terminate: gone %v, %v", r.Gone, err)
 	}
 	if len(r.Signalled) < 3 || r.Signalled[0].PID != c.PID() {
 		t.Errorf("signalled %+v", r.Signalled)
 	}
-	if living(helper) {
-		t.Error("the helper was not told")
-	}
+	eventually(t, 20*time.Second, "helper ended", func() bool { return !living(helper) })
 	leader, told := stamp(t, d+"/leader"), stamp(t, d+"/helper")
-	if gap := told - leader; gap < half-20*time.Millisecond {
-		t.Errorf("the helper was told %v after the leader, want %v", gap, half)
+	if told-begun < half || leader == 0 {
+		t.Errorf("the leader was told after %v, the helper after %v, want %v", leader-begun, told-begun, half)
 	}
 	if !living(c.PID()) || len(r.Survivors) == 0 {
 		t.Error("the deaf leader is not named as a survivor")
@@ -172,14 +180,12 @@ func stamp(t *testing.T, path string) time.Duration {
 func TestTerminatePolite(t *testing.T) {
 	d := newDir(t)
 	tree := startScenario(t, "doublefork", d, CgroupAuto)
-	begun := time.Now()
+	watch := startWatch()
 	r, err := tree.Terminate(context.Background(), Selection{}, time.Minute)
 	if err != nil || !r.Gone || r.Means != MeansSignal || len(r.Signalled) < 3 {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	if took := time.Since(begun); took > 500*time.Millisecond {
-		t.Errorf("took %v; without a leader there is nobody to wait for", took)
-	}
+	watch.within(t, 500*time.Millisecond, "without a leader, whom there is nobody to wait for, ended")
 	mustBeDead(t, d)
 	if x := tree.Exit(); x.Signal != syscall.SIGTERM || x.Code != -1 {
 		t.Errorf("exit %v", x)
@@ -193,7 +199,7 @@ func TestTerminateWakesTheStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, time.Second, "stopped", func() bool { p, _ := readProc(tree.PID()); return p.State == "T" })
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	if r, err := tree.Terminate(ctx, Selection{}, 0); err != nil || !r.Gone {
 		t.Errorf("%+v, %v", r, err)
@@ -210,7 +216,7 @@ func TestConcurrentStops(t *testing.T) {
 				var wg sync.WaitGroup
 				for i := range 12 {
 					wg.Go(func() {
-						ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+						ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 						defer cancel()
 						switch i % 4 {
 						case 0:
@@ -244,7 +250,7 @@ func TestConcurrentStops(t *testing.T) {
 func TestLeaderEndsFirst(t *testing.T) {
 	d := newDir(t)
 	tree := startTree(t, Config{Path: "sh", Args: []string{"-c", `(setsid sh "$1/work" "$1" >/dev/null 2>&1 &); exit 7`, "sh", d}})
-	waitClosed(t, tree.Done(), 5*time.Second, "Done")
+	waitClosed(t, tree.Done(), 20*time.Second, "Done")
 	if x := tree.Exit(); x.Code != 7 || x.Signal != 0 {
 		t.Errorf("exit %v", x)
 	}
@@ -266,7 +272,7 @@ func TestLeaderEndsFirst(t *testing.T) {
 	}
 	syscall.Kill(pid, syscall.SIGKILL)
 	// The shell's last sleep ends by itself.
-	waitClosed(t, tree.Gone(), 5*time.Second, "Gone")
+	waitClosed(t, tree.Gone(), 20*time.Second, "Gone")
 	mustBeDead(t, d)
 }
 
@@ -315,6 +321,6 @@ func TestKillWithDoneContext(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		_, _ = tree.Kill(ctx, Selection{})
-		waitClosed(t, tree.Gone(), 2*time.Second, "Gone")
+		waitClosed(t, tree.Gone(), 20*time.Second, "Gone")
 	}
 }
