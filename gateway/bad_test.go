@@ -14,6 +14,7 @@ import (
 // answer, and everything else goes on (MCP-G3).
 func TestBadLinesOfCaller(t *testing.T) {
 	deep := strings.Repeat("[", 5000) + strings.Repeat("]", 5000)
+	r := legacy(t, linkOptions{})
 	for _, c := range []struct {
 		name, line string
 		id         string // of the answer; "" for none
@@ -38,26 +39,25 @@ func TestBadLinesOfCaller(t *testing.T) {
 		{"a bad answer", `{"jsonrpc":"1.0","id":1,"result":{}}`, ``, 0},
 		{"an answer with both", `{"jsonrpc":"2.0","id":1,"result":{},"error":{}}`, ``, 0},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			r := legacy(t, linkOptions{})
-			at := len(r.Messages())
-			r.send("%s", c.line)
-			if c.id != "" {
-				m := r.expect(c.id)
-				if m.Error == nil || m.Error.Code != c.code || m.Error.Message == "" {
-					t.Errorf("the answer is %s, want code %d", m.Raw, c.code)
-				}
+		at, warned := len(r.Messages()), strings.Count(r.logs.String(), "level=WARN")
+		r.send("%s", c.line)
+		r.works() // all the same
+		n := 0
+		for _, m := range r.Messages()[at:] {
+			if !m.IsResponse() || strings.HasPrefix(m.ID, `"probe`) {
+				continue
 			}
-			r.works()
-			for _, m := range r.Messages()[at:] {
-				if c.id == "" && m.IsResponse() && !strings.HasPrefix(m.ID, `"probe`) {
-					t.Errorf("it was answered: %s", m.Raw)
-				}
+			n++
+			if m.ID != c.id || m.Error == nil || m.Error.Code != c.code || m.Error.Message == "" {
+				t.Errorf("%s: the answer is %s, want code %d", c.name, m.Raw, c.code)
 			}
-			if n := strings.Count(r.logs.String(), "level=WARN"); n != 1 {
-				t.Errorf("%d warnings, want one clear line:\n%s", n, r.logs)
-			}
-		})
+		}
+		if want := min(len(c.id), 1); n != want {
+			t.Errorf("%s: %d answers, want %d", c.name, n, want)
+		}
+		if n := strings.Count(r.logs.String(), "level=WARN") - warned; n != 1 {
+			t.Errorf("%s: %d warnings, want one clear line:\n%s", c.name, n, r.logs)
+		}
 	}
 }
 
@@ -131,12 +131,12 @@ func TestMisbehavingServer(t *testing.T) {
 			t.Run(fmt.Sprintf("%s at start %v", what, atStart), func(t *testing.T) {
 				o := linkOptions{}
 				if atStart {
-					o.server = []string{"-misbehave", what}
+					o.server = []string{"-misbehave", what, "-bytes", "500000"}
 				}
 				r := legacy(t, o)
-				r.tick("1", "w", `"n":20`)
+				r.tick("1", "w", `"n":20,"ms":5`)
 				if !atStart {
-					if err := r.Call("2", "misbehave", fmt.Sprintf(`{"what":%q,"bytes":3000000}`, what), ""); err != nil {
+					if err := r.Call("2", "misbehave", fmt.Sprintf(`{"what":%q,"bytes":500000}`, what), ""); err != nil {
 						t.Fatal(err)
 					}
 					if m := r.expect("2"); m.Text() != "did "+what {
@@ -263,7 +263,8 @@ func TestServerThatNeverStood(t *testing.T) {
 func TestCallerThatDoesNotRead(t *testing.T) {
 	toSession, fromClient := io.Pipe()
 	fromSession, toClient := io.Pipe()
-	slow := open(t, linkOptions{in: toSession, out: toClient})
+	const n, size, limit = 60, 100 << 10, 1 << 20 // more than the queues of both sides take
+	slow := open(t, linkOptions{in: toSession, out: toClient, cfg: func(c *Config) { c.maxUnread = limit }})
 	other := legacy(t, linkOptions{})
 	write := func(text string) {
 		t.Helper()
@@ -273,17 +274,16 @@ func TestCallerThatDoesNotRead(t *testing.T) {
 	}
 	write(`{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"2025-11-25"}}`)
 	write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-	const n, size = 60, 1 << 20 // more than the queues of both sides take
 	for i := range n {
 		write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"bigresult","arguments":{"bytes":%d}}}`, i, size))
 	}
 	slow.until("the queue towards the caller is full", func() bool {
 		_, queued := slow.s.out.Queued()
-		return queued > 25<<20
+		return queued > limit/2
 	})
 	write(fmt.Sprintf(cancelLine, "999")) // Receive goes on although nobody reads
 	other.works()
-	if _, queued := slow.s.out.Queued(); queued > 40<<20 {
+	if _, queued := slow.s.out.Queued(); queued > 2*limit {
 		t.Errorf("%d bytes are queued", queued)
 	}
 	if err := slow.s.Err(); err != nil {

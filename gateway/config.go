@@ -64,6 +64,8 @@ type Config struct {
 	Labels map[string]string
 	Log    *slog.Logger
 
+	maxUnread int // bytes that wait for the caller; 0: the default of jsonrpc
+
 	watch time.Duration // from the Stop, how long signs of life are looked for; from Ladder
 
 	// Ticket makes the value of BELAY_PARENT for a process that works for a

@@ -61,7 +61,7 @@ func TestEachIdIsStopped(t *testing.T) {
 	} {
 		t.Run(c.id+" beside "+c.twin, func(t *testing.T) {
 			r := legacy(t, linkOptions{})
-			r.tick(c.twin, "twin", `"n":30`)
+			r.tick(c.twin, "twin", `"n":30,"ms":8`)
 			r.tick(c.id, "w", `"n":3000`)
 			at := time.Now()
 			r.cancel(c.cancel, "")

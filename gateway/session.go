@@ -88,7 +88,7 @@ func Open(ctx context.Context, cfg Config, out io.Writer) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.out = jsonrpc.NewWriter(out, jsonrpc.WriterOptions{})
+	s.out = jsonrpc.NewWriter(out, jsonrpc.WriterOptions{MaxQueued: cfg.maxUnread})
 	up, err := s.start(ctx, s.run.ID())
 	if err != nil {
 		s.run.Finish(belay.Failed)

@@ -116,7 +116,7 @@ func TestStoppingOneSparesTheOther(t *testing.T) {
 				r := legacy(t, linkOptions{server: []string{"-no-subscribe"}, cfg: func(c *Config) {
 					c.Isolation, c.Enforce = isolation, EnforceStrict
 				}})
-				r.tick("1", "other", `"n":40`)
+				r.tick("1", "other", `"n":40,"ms":10`)
 				r.tick("2", "w", fmt.Sprintf(`"n":3000,"deaf":%v`, deaf))
 				r.cancel("2", "")
 				if !deaf {
