@@ -419,9 +419,12 @@ func (x *execution) ended() error {
 	}
 	code := exit.Code
 	outcome := belay.Completed
+	if lost := x.tree.Err(); lost != nil {
+		x.env.Warnf("exec: %v", lost)
+	}
 	switch {
 	case exit.Unknown:
-		x.env.Warnf("exec: %v; its exit code is not known", or(x.tree.Err(), proc.ErrGuardianLost))
+		x.env.Warnf("exec: %s is over, but its exit code is not known", x.name)
 		code, outcome = ExitFailed, belay.Failed
 	case exit.Signal != 0:
 		code, outcome = 128+int(exit.Signal), belay.Failed
@@ -435,13 +438,6 @@ func (x *execution) ended() error {
 		code = ExitSurvivors
 	}
 	return exitWith(code)
-}
-
-func or(err, otherwise error) error {
-	if err == nil {
-		return otherwise
-	}
-	return err
 }
 
 // lastWord takes the signals that came before the end: a tool which listens to

@@ -59,6 +59,12 @@ func (p *place) belayCmd(args ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
 	cmd.Stderr = stderr
 	// A buffer is copied from a pipe, which whoever escapes would keep open.
 	cmd.WaitDelay = 5 * time.Second
+	p.t.Cleanup(func() { // a test that failed half way
+		if cmd.Process != nil && cmd.ProcessState == nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+	})
 	return cmd, stderr
 }
 
@@ -195,6 +201,35 @@ func TestExecKilled(t *testing.T) {
 			p.dead(pids, sent.Add(time.Second))
 			_ = cmd.Wait()
 		})
+	}
+}
+
+// TestExecGuardianKilled: when somebody kills the guardian, the command is not
+// left alone: it is killed too, and that is said (DESIGN 11, 7).
+func TestExecGuardianKilled(t *testing.T) {
+	p := newPlace(t)
+	cmd, stderr := p.belayCmd("exec", "--", "sh", "-c", wild)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pids := p.waitPids(5)
+	// Children are listed by the thread that started them.
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", cmd.Process.Pid))
+	killed := 0
+	for _, list := range lists {
+		children, _ := os.ReadFile(list)
+		for field := range strings.FieldsSeq(string(children)) {
+			guardian, _ := strconv.Atoi(field)
+			_ = syscall.Kill(guardian, syscall.SIGKILL)
+			killed++
+		}
+	}
+	if killed != 1 {
+		t.Fatalf("%d guardians", killed)
+	}
+	p.dead(pids, time.Now().Add(time.Second))
+	if code := exitCodeOf(t, cmd.Wait()); code == 0 || !strings.Contains(stderr.String(), "guardian d") {
+		t.Errorf("exit code %d, stderr %q", code, stderr)
 	}
 }
 
