@@ -236,16 +236,19 @@ func TestExecGuardianKilled(t *testing.T) {
 // TestExecSecondPress: a second Stop takes the next step at once, a third kills.
 func TestExecSecondPress(t *testing.T) {
 	p := newPlace(t)
-	cmd, stderr := p.belayCmd("exec", "--grace", "1m", "--kill-after", "1m", "--", "sh", "-c", wild)
+	cmd, stderr := p.belayCmd("exec", "--grace", "1m", "--kill-after", "1m", "--", "sh", "-c",
+		`trap "echo INT >> told" INT; trap "echo TERM >> told" TERM; `+ticker)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	pids := p.waitPids(5)
+	pids := p.waitPids(1)
+	press := func() { _ = cmd.Process.Signal(syscall.SIGINT) }
+	press()
+	p.until("SIGINT", func() bool { return p.read("told") == "INT\n" })
+	press()
+	p.until("SIGTERM", func() bool { return p.read("told") == "INT\nTERM\n" })
 	sent := time.Now()
-	for range 3 {
-		_ = cmd.Process.Signal(syscall.SIGINT)
-		time.Sleep(100 * time.Millisecond) // as a person would; signals sent at once are one
-	}
+	press()
 	p.dead(pids, sent.Add(2*time.Second))
 	if code := exitCodeOf(t, cmd.Wait()); code != ExitStopped {
 		t.Errorf("exit code %d", code)
