@@ -221,8 +221,8 @@ func TestDaemonConnection(t *testing.T) {
 
 func checkRemote(t *testing.T, receipt *belay.Receipt) {
 	t.Helper()
-	if receipt.Verdict != belay.Signalled || receipt.Scope != belay.ScopeRemote || receipt.Work != belay.Stopped || receipt.OK() {
-		t.Errorf("receipt: %s, scope %s, work %s; want signalled, remote, stopped", receipt.Verdict, receipt.Scope, receipt.Work)
+	if receipt.Verdict != belay.Signalled || receipt.Scope != belay.ScopeRemote || receipt.Work != belay.Unconfirmed || receipt.OK() {
+		t.Errorf("receipt: %s, scope %s, work %s; want signalled, remote, unconfirmed", receipt.Verdict, receipt.Scope, receipt.Work)
 	}
 	if last := receipt.Steps[len(receipt.Steps)-1]; !strings.HasPrefix(last.Detail, "local process dead, remote effect unknown") {
 		t.Errorf("the receipt ends with %q", last.Detail)
