@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/internal/faketool"
-	"github.com/belayhq/belay/jsonrpc"
 )
 
 // The ladder of most tests here: short, but longer than a busy machine's
@@ -99,19 +97,7 @@ func rawRig(t *testing.T, argv []string, witness string, change func(*Config)) *
 
 func (r *rig) feed(in io.Reader) {
 	defer close(r.fed)
-	reader := jsonrpc.NewReader(in, jsonrpc.ReaderOptions{})
-	for {
-		line, err := reader.Next()
-		var long *jsonrpc.TooLongError
-		switch {
-		case err == nil:
-			r.s.Receive(line)
-		case errors.As(err, &long):
-			r.s.TooLong(long)
-		default:
-			return
-		}
-	}
+	_ = r.s.Feed(in)
 }
 
 // close ends the session and holds what must be true of every end: no run, no

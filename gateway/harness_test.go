@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/internal/faketool"
-	"github.com/belayhq/belay/jsonrpc"
 )
 
 // link is one session under test: a raw client on one side, a fake server or a
@@ -105,26 +103,9 @@ func (r *link) start(command []string, o linkOptions) {
 	fed := make(chan struct{})
 	go func() {
 		defer close(fed)
-		feed(s, in)
+		_ = s.Feed(in)
 	}()
 	t.Cleanup(func() { r.end(in, fed) })
-}
-
-// feed is what belay wrap does with its stdin.
-func feed(s *Session, in io.Reader) {
-	reader := jsonrpc.NewReader(in, jsonrpc.ReaderOptions{Max: s.cfg.MaxLine})
-	for {
-		line, err := reader.Next()
-		var long *jsonrpc.TooLongError
-		switch {
-		case err == nil:
-			s.Receive(line)
-		case errors.As(err, &long):
-			s.TooLong(long)
-		default:
-			return
-		}
-	}
 }
 
 // end closes everything, and holds every test to what must be true of all: no

@@ -40,6 +40,7 @@ type upstream struct {
 	busy        int                    // calls that somebody is waiting for: not stopped, no subscription
 	asks        map[string]*ask        // its requests to the caller, by its own id
 	tasks       taskTokens             // of requests that became tasks
+	taskCancels map[string]*call       // stopped calls that became tasks, by the id of our tasks/cancel
 	replay      map[string]chan []byte // our own requests while it is put into the session
 	tools       int                    // of busy, those of tools
 	solo        *call                  // the last tool call, while no other ran beside it
@@ -244,11 +245,17 @@ func (u *upstream) pump() {
 	var watch sync.WaitGroup
 	watch.Go(func() { u.watchLeader(stop) })
 	reader := jsonrpc.NewReader(u.tree.Stdout(), jsonrpc.ReaderOptions{Max: u.s.cfg.MaxLine})
+	var hold holder
+	defer hold.release()
 	for {
+		if !reader.Ready() {
+			hold.release() // what follows may take hours to come
+		}
 		line, err := reader.Next()
 		var long *jsonrpc.TooLongError
 		switch {
 		case err == nil:
+			hold.take(u.s.out)
 			u.line(line)
 			continue
 		case errors.As(err, &long):

@@ -108,23 +108,11 @@ func (c *wrapCmd) serve(ctx context.Context, session *gateway.Session, lines <-c
 
 // feed gives the session what the caller writes, until it writes no more.
 func feed(session *gateway.Session, env *Env) error {
-	reader := jsonrpc.NewReader(env.Stdin, jsonrpc.ReaderOptions{})
-	for {
-		line, err := reader.Next()
-		var long *jsonrpc.TooLongError
-		var part *jsonrpc.PartialError
-		switch {
-		case err == nil:
-			session.Receive(line)
-		case errors.As(err, &long):
-			session.TooLong(long)
-		case errors.As(err, &part):
-			env.Warnf("wrap: the caller went away in the middle of a message (%d bytes); it was dropped", part.Size)
-			return nil
-		default:
-			return nil
-		}
+	err := session.Feed(env.Stdin)
+	if part, ok := errors.AsType[*jsonrpc.PartialError](err); ok {
+		env.Warnf("wrap: the caller went away in the middle of a message (%d bytes); it was dropped", part.Size)
 	}
+	return nil
 }
 
 func (c *wrapCmd) config(h *host, name string, command []string, labels map[string]string) gateway.Config {
