@@ -25,7 +25,7 @@ type call struct {
 	token  jsonrpc.ID // the caller's progress token; zero: it gave none
 	era    mcp.Era
 	first  bool // a list request without cursor
-	task   bool // it asks to become a task
+	task   bool // it asks a server that has tasks to become one (2025-11-25)
 	batch  *batch
 	run    *belay.Run // nil for a handshake, which nobody can cancel
 	frame  []byte     // a copy, of standing requests only: they are sent again to a fresh process
@@ -44,6 +44,8 @@ type call struct {
 	answered  bool
 	dropped   bool               // was stopped while it waited for a process
 	withdrawn bool               // was stopped before a byte of it was written
+	asked     chan struct{}      // of a task: closed when tasks/cancel was sent, or is not needed
+	told      bool               // asked is closed
 	replied   belay.EvidenceKind // what the server sent after the Stop; "" nothing
 	judged    chan struct{}      // made with replied; closed when that has become evidence
 	partial   *string            // what a late success result said, until it was used
@@ -55,7 +57,10 @@ type call struct {
 func (s *Session) newCall(m *mcp.Message, b *batch) *call {
 	c := &call{
 		s: s, id: m.ID, key: m.ID.Key(), method: m.Method, name: m.ToolName(), token: m.ProgressToken(),
-		era: m.Era(), batch: b, task: m.Task.Ok(),
+		era: m.Era(), batch: b,
+	}
+	if m.Task.Ok() && s.hand.Capability("tasks") {
+		c.task, c.asked = true, make(chan struct{})
 	}
 	if b != nil {
 		b.pending++
@@ -201,6 +206,13 @@ func (c *call) Tell(ctx context.Context, cause *belay.Cancellation) (*belay.Evid
 		s.mu.Unlock()
 		return &belay.Evidence{Kind: belay.SeenNotStarted, Scope: belay.ScopeHandler, Detail: "its request was taken back before a byte of it was written"}, nil
 	}
+	if c.task { // ended by tasks/cancel only, as soon as its id is known (MCP-44, A5)
+		select {
+		case <-c.asked:
+		case <-ctx.Done():
+		}
+		return nil, nil
+	}
 	told, err := up.in.SendUrgent(seq, func(dst []byte) []byte {
 		return mcp.AppendCancelled(dst, upID, reasonFor(cause), c.era)
 	})
@@ -252,6 +264,11 @@ func (c *call) lateLocked(m *mcp.Message) {
 	if c.replied != "" {
 		return // a second answer to one request proves nothing more
 	}
+	if task := m.TaskID(); task != nil {
+		c.cancelTaskLocked(task)
+		return // that it became a task proves nothing
+	}
+	c.askedLocked()
 	kind := belay.SeenResult
 	if m.IsError() {
 		kind = belay.SeenErrorReply

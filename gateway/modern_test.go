@@ -142,3 +142,21 @@ func TestErasTogether(t *testing.T) {
 	}
 	r.works()
 }
+
+// TestSubscriptionWithoutProcess: when no fresh process can take its place, a
+// subscription is ended with an error: silence would look like a server where
+// nothing happens (MCP-76, MCP-G28).
+func TestSubscriptionWithoutProcess(t *testing.T) {
+	r := open(t, linkOptions{server: []string{"-era", "modern", "-versions"}, cfg: strictly})
+	r.send(`{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{%s}}`, modernMeta)
+	r.expect(`"d"`)
+	r.send(`{"jsonrpc":"2.0","id":"L","method":"subscriptions/listen","params":{%s}}`, modernMeta)
+	got(t, r.Client, "notifications/subscriptions/acknowledged")
+	if err := r.CallModern("1", "crash", `{}`, ""); err != nil {
+		t.Fatal(err)
+	}
+	r.expect("1")
+	if m := r.expect(`"L"`); m.Error == nil {
+		t.Errorf("the subscription was answered %s", m.Raw)
+	}
+}

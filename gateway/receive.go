@@ -102,8 +102,10 @@ func (s *Session) requestLocked(m *mcp.Message, b *batch) {
 		s.replyLocked(c, jsonrpc.AppendError(nil, c.id, belay.JSONRPCCode(err), err.Error(), nil))
 		return
 	}
-	s.hand.Sent(m)
 	s.calls[c.key] = c
+	if !early {
+		s.hand.Sent(m)
+	}
 	switch {
 	case early:
 		s.cancelEarlyLocked(c, reason)

@@ -24,6 +24,12 @@ func (u *upstream) responded(m *mcp.Message) {
 		return
 	}
 	c := u.calls[key]
+	if of := u.taskCancels[key]; c == nil && of != nil {
+		delete(u.taskCancels, key)
+		s.mu.Unlock()
+		of.taskCancelled(m)
+		return
+	}
 	if c == nil {
 		s.mu.Unlock()
 		u.warn("the server answered an id that is not in flight; the answer was dropped", "id", m.ID)

@@ -62,7 +62,7 @@ func (s *Session) leaseLocked(c *call) *upstream {
 const maxIdle = 4
 
 // releaseLocked takes a worker back from its call. One whose call was stopped
-// is never leased again; what earlier calls left behind in it lives on.
+// after it saw a byte of it is never leased again; what earlier calls left behind in it lives on.
 func (u *upstream) releaseLocked(c *call) {
 	s := u.s
 	if !u.worker || u.lease != c || c == nil {
@@ -71,7 +71,7 @@ func (u *upstream) releaseLocked(c *call) {
 	u.lease = nil
 	switch {
 	case u.dead:
-	case c.stopped || c.byCaller:
+	case (c.stopped || c.byCaller) && !c.withdrawn:
 		u.retireLocked(u.exceptLeftLocked(c.began))
 	case len(s.idle) >= maxIdle:
 		u.retireLocked(u.exceptLeftLocked(0))
@@ -144,6 +144,7 @@ func (s *Session) spawn() {
 	if err != nil {
 		s.log.Error("a fresh server process could not be put into the session", "error", err)
 		s.failQueueLocked(err)
+		s.failStandingLocked(err)
 		return
 	}
 	s.current = u
@@ -187,9 +188,23 @@ func (s *Session) failQueueLocked(err error) {
 	s.queue, s.queued = nil, 0
 	for _, w := range queue {
 		if w.call != nil && !w.call.dropped {
-			w.call.failLocked(mcp.CodeInternal, fmt.Sprintf("server %q could not be started again: %v", s.cfg.Name, err))
+			w.call.notStartedLocked(err)
 		}
 	}
+}
+
+// failStandingLocked ends the subscriptions that were to be sent to a fresh
+// process: silence would be taken for a server where nothing happens.
+func (s *Session) failStandingLocked(err error) {
+	for _, c := range s.calls {
+		if c.standing() && !c.stopped && (c.up == nil || c.up.dead) {
+			c.notStartedLocked(err)
+		}
+	}
+}
+
+func (c *call) notStartedLocked(err error) {
+	c.failLocked(mcp.CodeInternal, fmt.Sprintf("server %q could not be started again: %v", c.s.cfg.Name, err))
 }
 
 // flushLocked sends on what waits for a process, as far as there is one now.

@@ -306,7 +306,8 @@ func FuzzRead(f *testing.F) {
 		m.Era()
 		PartialText(&m)
 		ToolFailed(&m)
-		m.BecameTask()
+		m.TaskID()
+		m.TaskCancelled()
 		m.ResultSubscription()
 		var h Handshake
 		h.Sent(&m)

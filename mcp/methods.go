@@ -27,6 +27,7 @@ const (
 	metaCapabilities   = "io.modelcontextprotocol/clientCapabilities"
 	metaServerInfo     = "io.modelcontextprotocol/serverInfo"
 	metaSubscription   = "io.modelcontextprotocol/subscriptionId"
+	extTasks           = "io.modelcontextprotocol/tasks"
 	metaProgressToken  = "progressToken"
 	CodeVersionUnknown = -32022 // a protocol version that is not served (MCP-58)
 	CodeInvalidRequest = -32600

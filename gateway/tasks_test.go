@@ -1,0 +1,65 @@
+package gateway
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/belayhq/belay"
+)
+
+// TestStoppedTask: that a request became a task proves nothing about its work;
+// the server's record of the cancelled task is its word and no more (MCP-47,
+// MCP-48, MCP-G31, A5).
+func TestStoppedTask(t *testing.T) {
+	for _, c := range []struct {
+		name, answer string
+		want         belay.Verdict
+	}{
+		{"cancelled", `"result":{"taskId":"t","status":"cancelled"}`, belay.Acknowledged},
+		{"over already", `"error":{"code":-32602,"message":"task is completed"}`, belay.Acknowledged},
+		{"goes on", `"result":{"taskId":"t","status":"working"}`, belay.Signalled},
+		{"empty", `"result":{}`, belay.Signalled},
+		{"silence", ``, belay.Signalled},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r, server, _ := play(t, linkOptions{cfg: func(c *Config) { c.Enforce = EnforceNever }})
+			r.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}`)
+			m := got(t, server, "initialize")
+			say(t, server, `{"jsonrpc":"2.0","id":%s,"result":{"capabilities":{"tasks":{}}}}`, m.ID)
+			r.expect("0")
+			r.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","task":{"ttl":1}}}`)
+			m = got(t, server, "tools/call")
+			run := r.runOf("1")
+			r.cancel("1", "")
+			r.until("the Stop is known", func() bool { return run.Cancellation() != nil })
+			say(t, server, `{"jsonrpc":"2.0","id":%s,"result":{"task":{"taskId":"t","status":"working"}}}`, m.ID)
+			m = got(t, server, "tasks/cancel")
+			if c.answer != "" {
+				say(t, server, `{"jsonrpc":"2.0","id":%s,%s}`, m.ID, c.answer)
+			}
+			if receipt := r.receipt(run); receipt.Verdict != c.want {
+				t.Errorf("the verdict is %s, want %s: %+v", receipt.Verdict, c.want, receipt.Steps)
+			}
+			never(t, server, "notifications/cancelled")
+		})
+	}
+}
+
+// TestTaskTokensAreBounded: the oldest is forgotten.
+func TestTaskTokensAreBounded(t *testing.T) {
+	r, server, _ := play(t, linkOptions{cfg: strictly})
+	r.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}`)
+	m := got(t, server, "initialize")
+	say(t, server, `{"jsonrpc":"2.0","id":%s,"result":{"capabilities":{"tasks":{}}}}`, m.ID)
+	r.expect("0")
+	for i := 1; i <= maxTaskTokens+5; i++ {
+		r.send(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"x","task":{},"_meta":{"progressToken":%d}}}`, i, i)
+		say(t, server, `{"jsonrpc":"2.0","id":%s,"result":{"task":{"taskId":"t%d"}}}`, got(t, server, fmt.Sprintf(`"progressToken":"b-%d"`, i+1)).ID, i)
+	}
+	r.expect(fmt.Sprint(maxTaskTokens + 5))
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	if n, m := len(r.s.current.tasks.tokens), len(r.s.current.tasks.order); n != maxTaskTokens || m != n {
+		t.Errorf("%d tokens in %d places are kept", n, m)
+	}
+}
