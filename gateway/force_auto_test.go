@@ -110,10 +110,12 @@ func TestForceAutoLogIsASign(t *testing.T) {
 
 	call := func(id string) {
 		r.ok(r.Call(id, "t"+id, "{}", ""))
-		_, err := server.Await("call "+id, func(m faketool.Message) bool { return strings.Contains(m.Raw, `"t`+id+`"`) })
+		asked, err := server.Await("call "+id, func(m faketool.Message) bool { return strings.Contains(m.Raw, `"t`+id+`"`) })
 		r.ok(err)
 		r.ok(r.Cancel(id, "enough"))
-		_, err = server.Await("cancel", func(m faketool.Message) bool { return m.Method == "notifications/cancelled" })
+		_, err = server.Await("cancel", func(m faketool.Message) bool {
+			return m.Method == "notifications/cancelled" && strings.Contains(m.Raw, string(asked.ID))
+		})
 		r.ok(err)
 	}
 	call("1") // obeys in silence and is kept
