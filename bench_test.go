@@ -71,12 +71,15 @@ func (c *counter) Tell(context.Context, *Cancellation) (*Evidence, error) {
 func (c *counter) Kill(context.Context, *Cancellation) (*Evidence, error) { return nil, nil }
 
 // The bar: contexts ended and stoppers told of 100,000 leaves below 100 ms
-// (DESIGN, speed); the metric is from the Stop until the last one is told.
+// (DESIGN, speed). last-told is from the Stop until the last one is told, on
+// average; best is the best round, which other users of the machine disturb
+// least; cpu is the processor time of a round, the collector's included.
 func BenchmarkCancel100k(b *testing.B) {
 	const n = 100_000
 	over, end := context.WithCancel(context.Background())
 	end()
-	var total time.Duration
+	var total, processor time.Duration
+	best := time.Hour
 	for b.Loop() {
 		b.StopTimer()
 		tree := NewTree(Options{})
@@ -93,11 +96,13 @@ func BenchmarkCancel100k(b *testing.B) {
 		}
 		runtime.GC()
 		b.StartTimer()
-		start := time.Now()
+		start, used := time.Now(), processorTime()
 		parent.Cancel(Cancellation{Cause: CauseUser})
-		told := <-tool.last
+		told := (<-tool.last).Sub(start)
+		processor += processorTime() - used
 		b.StopTimer()
-		total += told.Sub(start)
+		total += told
+		best = min(best, told)
 		for _, ctx := range leaves {
 			if ctx.Err() == nil {
 				b.Fatal("a context is alive after its run was stopped")
@@ -107,4 +112,6 @@ func BenchmarkCancel100k(b *testing.B) {
 		b.StartTimer()
 	}
 	b.ReportMetric(float64(total.Nanoseconds())/float64(b.N), "ns/last-told")
+	b.ReportMetric(float64(best.Nanoseconds()), "ns/best")
+	b.ReportMetric(float64(processor.Nanoseconds())/float64(b.N), "cpu-ns/op")
 }

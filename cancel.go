@@ -30,17 +30,9 @@ type batch struct {
 	tells    []task // newly cancelled runs that have a stopper, children before parents
 	others   []task // and those that have none, or of which nothing was started
 	requests []func()
+	size     int // about how many runs there are
 	alarms   map[time.Duration]*alarm
 	touched  bool // something was stopped or escalated
-}
-
-// task is what is owed to one newly cancelled run.
-type task struct {
-	run     *Run
-	end     context.CancelCauseFunc   // of the run's context; nil: not in use
-	settle  func(*Run, *Cancellation) // nil: nobody is waiting for an answer
-	stopper Stopper
-	idle    bool // nothing was started
 }
 
 // stopAll stops the runs that pick returns, each with its subtree, and returns
@@ -59,7 +51,7 @@ func (t *Tree) stopAll(o *order, pick func() []*Run) (all []*Run, touched bool) 
 		from := len(all)
 		all = root.subtreeLocked(all)
 		if under := all[from : len(all)-1]; len(under) > 0 {
-			b.tells = slices.Grow(b.tells, len(under))
+			b.tells, b.size = slices.Grow(b.tells, len(under)), len(under)+1
 			below := o.below(root)
 			for _, r := range under {
 				t.stopOneLocked(&b, r, below)
@@ -132,6 +124,7 @@ func (t *Tree) markLocked(b *batch, r *Run, o *order) {
 	}
 	r.work = Stopping
 	s := &stop{cause: o.cause, first: o, record: record{verdict: Unreachable}, now: o.now}
+	job.stop, job.order = s, o
 	if o.escalate {
 		s.presses = 1
 	}
@@ -163,7 +156,7 @@ func (t *Tree) pressLocked(r *Run, o *order) {
 	s.presses++
 	s.again = true
 	s.now = s.now || o.now
-	t.stepLocked(r, Step{At: time.Now(), Step: StepEscalated, Detail: o.text})
+	t.stepLocked(r, s, Step{At: time.Now(), Step: StepEscalated, Detail: o.text})
 	if !forceful(r.spec.Stopper) {
 		return
 	}
@@ -198,56 +191,7 @@ func (t *Tree) dispatch(b *batch) {
 	}
 	for i := range b.others {
 		if job := &b.others[i]; !job.idle {
-			t.toldContext(job.run, job.end != nil)
+			t.tellByContext(job)
 		}
 	}
-}
-
-func (j *task) settleCaller() {
-	cause := j.run.stop.cause // stop, its order and its context never change once they are set
-	if j.end != nil {
-		j.end(cause)
-	}
-	if j.settle != nil {
-		j.settle(j.run, cause)
-	}
-}
-
-func (t *Tree) toldContext(r *Run, listens bool) {
-	step := Step{At: time.Now(), Step: StepTold, Detail: "its context was ended"}
-	if !listens {
-		step.Detail, step.Error = "", "nobody listens: the run has neither a stopper nor a context in use"
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.toldLocked(r, step)
-}
-
-// tell tells the first backend, after it has sent a goroutine on its way for
-// the next one in its lane: whoever blocks delays nobody, and where nobody
-// blocks 100,000 tells need only a few goroutines at a time.
-func (t *Tree) tell(jobs []task, lanes int) {
-	defer t.wg.Done()
-	if len(jobs) > lanes {
-		go t.tell(jobs[lanes:], lanes)
-	}
-	job := &jobs[0]
-	e, err := job.stopper.Tell(job.run.stop.ctx, job.run.stop.cause)
-	step := Step{At: time.Now(), Step: StepTold}
-	if err != nil {
-		step.Error = err.Error()
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.toldLocked(job.run, step)
-	if e != nil {
-		t.observeLocked(job.run, *e)
-	}
-}
-
-func (t *Tree) toldLocked(r *Run, step Step) {
-	if step.Error == "" {
-		r.stop.raise(Signalled)
-	}
-	t.stepLocked(r, step)
 }

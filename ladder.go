@@ -189,14 +189,14 @@ func (c *climber) take(r rung) (failed <-chan struct{}, ok bool) {
 	if c.lookLocked() == ended {
 		return nil, false
 	}
-	t.stepLocked(run, Step{At: time.Now(), Step: r.means})
+	t.stepLocked(run, s, Step{At: time.Now(), Step: r.means})
 	failure := make(chan struct{})
 	c.steps.Go(func() {
 		e, err := r.do(s.ctx, s.cause)
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if err != nil && !s.over {
-			t.stepLocked(run, Step{At: time.Now(), Step: r.means, Error: err.Error()})
+			t.stepLocked(run, s, Step{At: time.Now(), Step: r.means, Error: err.Error()})
 			close(failure)
 		}
 		if e != nil {
@@ -280,7 +280,7 @@ func (c *climber) hold(why string) {
 	if s := c.stop; !s.over && !s.final {
 		s.held = why
 		if why != "" {
-			c.tree.stepLocked(c.run, Step{At: time.Now(), Step: StepHeld, Detail: why})
+			c.tree.stepLocked(c.run, c.stop, Step{At: time.Now(), Step: StepHeld, Detail: why})
 		}
 	}
 }

@@ -52,9 +52,9 @@ func (t *Tree) giveUpLocked(r *Run, held, detail string) {
 	s := r.stop
 	s.held = held
 	if held != "" {
-		t.stepLocked(r, Step{At: time.Now(), Step: StepHeld, Detail: held})
+		t.stepLocked(r, s, Step{At: time.Now(), Step: StepHeld, Detail: held})
 	}
-	t.stepLocked(r, Step{At: time.Now(), Step: StepGaveUp, Detail: detail})
+	t.stepLocked(r, s, Step{At: time.Now(), Step: StepGaveUp, Detail: detail})
 	r.work = Unconfirmed
 	t.sealLocked(r)
 }
@@ -76,8 +76,8 @@ func (t *Tree) sealLocked(r *Run) {
 }
 
 // stepLocked adds a step to the receipt of a cancelled run.
-func (t *Tree) stepLocked(r *Run, step Step) {
+func (t *Tree) stepLocked(r *Run, s *stop, step Step) {
 	step.Detail, step.Error = cut(step.Detail, MaxReason), CleanReason(step.Error)
-	r.stop.add(step)
+	s.add(step)
 	t.emitLocked(EventStep, r)
 }

@@ -97,7 +97,7 @@ func (t *Tree) armLocked(b *batch, r *Run) {
 	}
 	a := b.alarms[wait]
 	if a == nil {
-		a = &alarm{}
+		a = &alarm{runs: make([]*Run, 0, max(b.size, 1))}
 		a.timer = time.AfterFunc(wait, func() { a.goOff(t) })
 		if b.alarms == nil {
 			b.alarms = make(map[time.Duration]*alarm, 1)

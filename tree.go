@@ -31,8 +31,9 @@ func (o Options) withDefaults() Options {
 // Tree holds the runs of one process. It implements [Control]. Make one with
 // [NewTree] and end it with Close. All methods are safe for concurrent use.
 type Tree struct {
-	opts Options
-	wg   sync.WaitGroup // tellers, ladders, attachments; Add only under mu while !gone
+	opts  Options
+	wg    sync.WaitGroup // tellers, ladders, attachments; Add only under mu while !gone
+	tells tellBox
 
 	// mu guards the fields below and the guarded fields of every Run. It is
 	// held for moments only: no hook, stopper or channel send under it.
