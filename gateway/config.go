@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/belayhq/belay"
@@ -126,7 +128,10 @@ func (c *Config) start(ctx context.Context, run belay.RunID) (*supervise.Tree, e
 		env = os.Environ()
 	}
 	if c.Ticket != nil {
-		env = append(env[:len(env):len(env)], "BELAY_PARENT="+c.Ticket(run))
+		// Of two entries the first would count: that of the run above.
+		const name = "BELAY_PARENT="
+		env = slices.DeleteFunc(slices.Clone(env), func(e string) bool { return strings.HasPrefix(e, name) })
+		env = append(env, name+c.Ticket(run))
 	}
 	stderr := c.Stderr
 	if stderr == nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path"
+	"strings"
 	"syscall"
 	"time"
 
@@ -57,10 +58,14 @@ func (c *wrapCmd) Run(env *Env) error {
 	if len(command) == 0 {
 		return usagef("wrap: the server's command is missing (see \"belay wrap --help\")")
 	}
+	if err := c.check(); err != nil {
+		return err
+	}
 	labels, err := parseLabels(c.Label)
 	if err != nil {
 		return err
 	}
+	waitable(env)
 	ctx := context.Background()
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
@@ -79,6 +84,19 @@ func (c *wrapCmd) Run(env *Env) error {
 	lines := make(chan error, 1)
 	go func() { lines <- feed(session, env) }()
 	return c.serve(ctx, session, lines, signals)
+}
+
+// check refuses times that cannot be, and what was meant as a flag: everything
+// from the first word that is none of ours on is the command.
+func (c *wrapCmd) check() error {
+	switch {
+	case strings.HasPrefix(c.Command[0], "-") && c.Command[0] != "--":
+		return usagef("wrap: unknown flag %s (see \"belay wrap --help\")", c.Command[0])
+	case c.Grace <= 0 || c.KillAfter <= 0 || c.Drain <= 0 || c.Deadline < 0:
+		return usagef("wrap: --grace, --kill-after and --drain must be above 0, --deadline not below it (got %v, %v, %v, %v)",
+			c.Grace, c.KillAfter, c.Drain, c.Deadline)
+	}
+	return nil
 }
 
 // serve waits for whoever ends the session first, and ends it.
