@@ -1,0 +1,6 @@
+//go:build !linux
+
+package cli
+
+// waitable changes nothing here.
+func waitable(*Env) (both bool) { return false }
