@@ -60,6 +60,7 @@ func TestEachIdIsStopped(t *testing.T) {
 		{`"abc"`, `"\u0061bc"`, `"a\\u0062c"`},
 	} {
 		t.Run(c.id+" beside "+c.twin, func(t *testing.T) {
+			t.Parallel()
 			r := legacy(t, linkOptions{})
 			r.tick(c.twin, "twin", `"n":30,"ms":8`)
 			r.tick(c.id, "w", `"n":3000`)

@@ -81,6 +81,8 @@ func TestHandshakeIsNotCancelled(t *testing.T) {
 // wrong type is dropped and the cancel honoured (MCP-G21, A13).
 func TestReasonOfCancel(t *testing.T) {
 	long := strings.Repeat("ü", 2000)
+	r, server, _ := play(t, linkOptions{})
+	far, n := &end{Client: server}, 0
 	for _, c := range []struct{ name, params, want string }{
 		{"absent", `{"requestId":%s}`, ""},
 		{"text", `{"requestId":%s,"reason":"user closed the panel"}`, "user closed the panel"},
@@ -92,26 +94,25 @@ func TestReasonOfCancel(t *testing.T) {
 		{"null", `{"requestId":%s,"reason":null}`, ""},
 		{"unknown members", `{"requestId":%s,"reason":"x","extra":[1]}`, "x"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			r, server, _ := play(t, linkOptions{})
-			r.send(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"x","arguments":{}}}`)
-			call := got(t, server, "tools/call")
-			r.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":`+c.params+`}`, "7")
-			m := got(t, server, "notifications/cancelled")
-			var p struct {
-				RequestID json.RawMessage `json:"requestId"`
-				Reason    string          `json:"reason"`
-			}
-			if err := json.Unmarshal(m.Params, &p); err != nil {
-				t.Fatal(err)
-			}
-			if string(p.RequestID) != call.ID || p.Reason != c.want || len(p.Reason) > 1024 || !utf8.ValidString(p.Reason) {
-				t.Errorf("the server was told %.200s of %s (the call is %s), want %.200q", m.Params, p.RequestID, call.ID, c.want)
-			}
-			if run := r.runOf("7"); run.Cancellation().Reason != c.want {
-				t.Errorf("the receipt has the reason %.200q", run.Cancellation().Reason)
-			}
-		})
+		n++
+		id := fmt.Sprint(n)
+		r.send(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"x","arguments":{}}}`, id)
+		call := far.message(t)
+		r.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":`+c.params+`}`, id)
+		m := far.message(t)
+		var p struct {
+			RequestID json.RawMessage `json:"requestId"`
+			Reason    string          `json:"reason"`
+		}
+		if err := json.Unmarshal(m.Params, &p); err != nil {
+			t.Fatal(err)
+		}
+		if string(p.RequestID) != call.ID || p.Reason != c.want || len(p.Reason) > 1024 || !utf8.ValidString(p.Reason) {
+			t.Errorf("%s: the server was told %.200s of %s (the call is %s), want %.200q", c.name, m.Params, p.RequestID, call.ID, c.want)
+		}
+		if run := r.runOf(id); run.Cancellation().Reason != c.want {
+			t.Errorf("%s: the receipt has the reason %.200q", c.name, run.Cancellation().Reason)
+		}
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/internal/faketool"
@@ -126,16 +125,21 @@ var runIDs = regexp.MustCompile(`run_[0-9a-z]{26}`)
 
 func (e *end) next(t *testing.T) string {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
-		if all := e.Messages(); len(all) > e.taken {
-			e.taken++
-			return runIDs.ReplaceAllString(all[e.taken-1].Raw, "run_*")
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("nothing more was received")
-			return ""
-		}
+	return runIDs.ReplaceAllString(e.message(t).Raw, "run_*")
+}
+
+func (e *end) message(t *testing.T) faketool.Message {
+	t.Helper()
+	n := 0
+	m, err := e.Await("another line", func(faketool.Message) bool {
+		n++
+		return n > e.taken
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
+	e.taken++
+	return m
 }
 
 // TestFrameFidelity sends odd but valid messages both ways and compares bytes:
@@ -151,39 +155,32 @@ func TestFrameFidelity(t *testing.T) {
 		`{}`,
 		`{"id":"not the envelope's","method":"x","jsonrpc":"1.0","params":{"id":7}}`,
 	}
-	for i, p := range payloads {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			r, server, _ := play(t, linkOptions{cfg: func(c *Config) { c.Enforce = EnforceStrict }})
-			for _, frame := range []string{
-				`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":` + p + `,"extra":` + p + `}`,
-				` {  "params":` + p + `, "method" : "x/unknown" ,"id": %s ,"jsonrpc":"2.0"  }`,
-			} {
-				r.send(frame, "7")
-				request := got(t, server, p)
-				if want := fmt.Sprintf(frame, request.ID); request.Raw != want {
-					t.Errorf("the server got\n %s want\n %s", request.Raw, want)
-				}
-				for _, answer := range []string{
-					`{"result":` + p + `,"more":` + p + `,"id":%s,"jsonrpc":"2.0"}`,
-				} {
-					say(t, server, answer, request.ID)
-					m := r.expect("7")
-					if want := fmt.Sprintf(answer, "7"); m.Raw != want {
-						t.Errorf("the client got\n %s want\n %s", m.Raw, want)
-					}
-				}
-				break
-			}
-			for _, notice := range []string{`{"jsonrpc":"2.0","method":"notifications/x","params":` + p + `,"extra":` + p + `}`} {
-				r.send("%s", notice)
-				if m := got(t, server, "notifications/x"); m.Raw != notice {
-					t.Errorf("the server got\n %s want\n %s", m.Raw, notice)
-				}
-				say(t, server, "%s", notice)
-				if m := got(t, r.Client, "notifications/x"); m.Raw != notice {
-					t.Errorf("the client got\n %s want\n %s", m.Raw, notice)
-				}
-			}
-		})
+	r, server, _ := play(t, linkOptions{cfg: func(c *Config) { c.Enforce = EnforceStrict }})
+	client, far := &end{Client: r.Client}, &end{Client: server}
+	same := func(who, got, want string) {
+		t.Helper()
+		if got != want {
+			t.Errorf("the %s got\n %s want\n %s", who, got, want)
+		}
+	}
+	n := 0
+	for _, p := range payloads {
+		for _, frame := range []string{
+			`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":` + p + `,"extra":` + p + `}`,
+			` {  "params":` + p + `, "method" : "x/unknown" ,"id": %s ,"jsonrpc":"2.0"  }`,
+		} {
+			n++
+			id, ours := fmt.Sprintf("%d.0", n), fmt.Sprintf(`"b-%d"`, n)
+			client.say(t, fmt.Sprintf(frame, id))
+			same("server", far.next(t), fmt.Sprintf(frame, ours))
+			answer := `{"result":` + p + `,"more":` + p + `,"id":%s,"jsonrpc":"2.0"}`
+			far.say(t, fmt.Sprintf(answer, ours))
+			same("client", client.next(t), fmt.Sprintf(answer, id))
+		}
+		notice := `{"jsonrpc":"2.0","method":"notifications/x","params":` + p + `,"extra":` + p + `}`
+		client.say(t, notice)
+		same("server", far.next(t), notice)
+		far.say(t, notice)
+		same("client", client.next(t), notice)
 	}
 }
