@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -72,6 +73,9 @@ var columns = []string{"peer", "stopped by", "way", "work went on", "alive", "cl
 func (t *table) add(r *row) {
 	r.judge()
 	t.rows = append(t.rows, r)
+	if r.problem != "" { // the table comes at the end; this is for whoever waits
+		fmt.Fprintf(os.Stderr, "interop: FAILED: %s\n", strings.Join(r.cells(), " | "))
+	}
 }
 
 func (t *table) text() string {
