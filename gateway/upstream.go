@@ -222,12 +222,11 @@ const maxGhosts = 1024
 // purgeLocked forgets stopped calls whose receipt is final when there are too
 // many. A server that obeys the protocol never answers them (MCP-10).
 func (u *upstream) purgeLocked() {
-	if len(u.stopping) > maxGhosts {
-		u.pruneStoppingLocked()
-	}
-	if len(u.calls)-u.busy < 2*maxGhosts || time.Since(u.purged) < time.Second {
+	few := len(u.stopping) <= maxGhosts && len(u.calls)-u.busy < 2*maxGhosts
+	if few || time.Since(u.purged) < time.Second {
 		return
 	}
+	u.pruneStoppingLocked()
 	u.purged = time.Now()
 	for key, c := range u.calls {
 		if c.stopped && len(u.calls)-u.busy > maxGhosts {
