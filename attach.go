@@ -34,7 +34,7 @@ func (t *Tree) Attach(id RunID, fn func(CancelRequest)) (detach func(), err erro
 		return nil, fmt.Errorf("attach below %s: %w", id, ErrEnded)
 	}
 	if s := r.stop; s != nil {
-		request := a.askLocked(r, &order{cause: s.cause, escalate: s.presses > 0, now: s.now})
+		request := a.askLocked(r, &order{cause: s.first.cause, escalate: s.presses > 0, now: s.now})
 		t.wg.Go(request)
 	}
 	r.hooks = append(r.hooks, a)

@@ -1,7 +1,6 @@
 package belay
 
 import (
-	"context"
 	"runtime"
 	"slices"
 	"time"
@@ -123,7 +122,7 @@ func (t *Tree) markLocked(b *batch, r *Run, o *order) {
 		r.timer = nil
 	}
 	r.work = Stopping
-	s := &stop{cause: o.cause, first: o, record: record{verdict: Unreachable}, now: o.now}
+	s := &stop{first: o, record: record{verdict: Unreachable}, now: o.now, ctx: stopContext{cause: o.cause}}
 	job.stop, job.order = s, o
 	if o.escalate {
 		s.presses = 1
@@ -139,7 +138,6 @@ func (t *Tree) markLocked(b *batch, r *Run, o *order) {
 		t.armLocked(b, r)
 		b.others = append(b.others, job)
 	default:
-		s.ctx, s.end = context.WithCancelCause(context.Background())
 		t.armLocked(b, r)
 		b.tells = append(b.tells, job)
 	}

@@ -51,7 +51,7 @@ type climber struct {
 	stopper Stopper
 	ladder  Ladder
 	giveUp  time.Time
-	heard   int // the presses that were answered; fewer than stop.presses: take the next step
+	heard   int32 // the presses that were answered; fewer than stop.presses: take the next step
 	steps   sync.WaitGroup
 }
 
@@ -192,11 +192,15 @@ func (c *climber) take(r rung) (failed <-chan struct{}, ok bool) {
 	t.stepLocked(run, s, Step{At: time.Now(), Step: r.means})
 	failure := make(chan struct{})
 	c.steps.Go(func() {
-		e, err := r.do(s.ctx, s.cause)
+		e, err := r.do(&s.ctx, s.first.cause)
+		step := Step{At: time.Now(), Step: r.means}
+		if err != nil {
+			step.Error = err.Error()
+		}
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if err != nil && !s.over {
-			t.stepLocked(run, s, Step{At: time.Now(), Step: r.means, Error: err.Error()})
+			t.stepLocked(run, s, step)
 			close(failure)
 		}
 		if e != nil {
@@ -214,12 +218,12 @@ func (c *climber) gate() (held string, ok bool) {
 		return "", true
 	}
 	for {
-		ctx, end := context.WithCancelCause(c.stop.ctx)
+		ctx, end := context.WithCancelCause(&c.stop.ctx)
 		answer := make(chan error, 1)
 		p := c.pressure()
 		c.steps.Go(func() { answer <- gate.MayForce(ctx, p) })
 		err, why := c.await(answer)
-		end(c.stop.cause)
+		end(c.stop.first.cause)
 		switch {
 		case why == ended:
 			return "", false
@@ -247,7 +251,7 @@ func (c *climber) pressure() Pressure {
 	defer c.tree.mu.Unlock()
 	s := c.stop
 	c.heard = s.presses
-	return Pressure{Presses: s.presses, Again: s.again, Now: s.now, GiveUp: c.giveUp}
+	return Pressure{Presses: int(s.presses), Again: s.again, Now: s.now, GiveUp: c.giveUp}
 }
 
 // await waits for the gate's answer. When there should have been evidence long

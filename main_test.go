@@ -193,7 +193,7 @@ func checkEmpty(t testing.TB, tree *Tree) {
 		if r.timer != nil || r.done != nil || r.stop != nil && r.stop.alarm != nil {
 			t.Errorf("run %s has a timer or a waiter after Close", r.spec.Name)
 		}
-		if r.stop != nil && r.stop.ctx != nil && r.stop.ctx.Err() == nil {
+		if r.stop != nil && r.stop.ctx.Err() == nil {
 			t.Errorf("the context of the stopper of %s is alive after Close", r.spec.Name)
 		}
 	}

@@ -352,7 +352,7 @@ func (m *model) checkLinks(t *rapid.T) {
 		if linked := r.run.parent != nil; linked == r.run.spentLocked() || linked && r.run.parent != r.above.run {
 			t.Fatalf("run %d: linked is %t, spent %t", i, linked, r.run.spentLocked())
 		}
-		if r.run.place == forgotten && r.run.stop != nil && r.run.stop.ctx != nil && r.run.stop.ctx.Err() == nil {
+		if r.run.place == forgotten && r.run.stop != nil && r.run.stop.ctx.Err() == nil {
 			t.Fatalf("run %d is forgotten, and its stopper's context is alive", i)
 		}
 	}

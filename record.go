@@ -43,11 +43,11 @@ func (r *Run) receiptLocked() *Receipt {
 	}
 	c := &Receipt{
 		Run: r.id, Kind: r.spec.Kind, Name: r.spec.Name, Server: r.spec.Server,
-		Cancellation: s.cause, Outcome: r.outcome, Work: r.work, Verdict: s.verdict, Scope: s.scope,
+		Cancellation: s.first.cause, Outcome: r.outcome, Work: r.work, Verdict: s.verdict, Scope: s.scope,
 		Steps: make([]Step, 1, 1+len(s.steps)), Dropped: s.dropped, Held: s.held,
 		Partial: r.partial, Late: r.late, StillActive: s.stillActive, Final: s.final, Ended: s.ended,
 	}
-	c.Steps[0] = Step{At: s.cause.At, Step: StepRequested, Detail: s.first.text}
+	c.Steps[0] = Step{At: s.first.cause.At, Step: StepRequested, Detail: s.first.text}
 	c.Steps = append(c.Steps, s.steps...)
 	if s.seen != nil {
 		c.Survivors, c.Spared, c.Remote = slices.Clone(s.seen.survivors), slices.Clone(s.seen.spared), slices.Clone(s.seen.remote)
@@ -87,7 +87,7 @@ func (c *record) add(s Step) {
 		return
 	}
 	if c.steps == nil {
-		c.steps = make([]Step, 0, 2) // told, and the evidence
+		c.steps = make([]Step, 0, 1) // that it was told, which is all that a Stop of many runs often has to say
 	}
 	c.steps = append(c.steps, s)
 }

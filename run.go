@@ -78,7 +78,7 @@ func (r *Run) Context() context.Context {
 		}
 		r.ctx, r.end = context.WithCancelCause(context.WithValue(base, runKey{}, r))
 		if r.stop != nil {
-			r.end(r.stop.cause)
+			r.end(r.stop.first.cause)
 		}
 	}
 	return r.ctx
@@ -152,7 +152,7 @@ func (r *Run) conclude(o Outcome) *Cancellation {
 	defer t.mu.Unlock()
 	if r.stop != nil {
 		t.observeLocked(r, Evidence{Kind: SeenHandlerReturned, Scope: ScopeHandler})
-		return r.stop.cause
+		return r.stop.first.cause
 	}
 	if r.place == inFlight {
 		if !r.outcome.Terminal() {
@@ -194,7 +194,7 @@ func (r *Run) Cancellation() *Cancellation {
 	if r.stop == nil {
 		return nil
 	}
-	return r.stop.cause
+	return r.stop.first.cause
 }
 
 // Info is the run as it stands now.
@@ -261,7 +261,7 @@ func (r *Run) viewLocked() Info {
 		Started: r.started, Ended: r.ended, Deadline: r.spec.Deadline, Pid: pid,
 	}
 	if s := r.stop; s != nil {
-		i.Cancellation, i.Verdict, i.Held = s.cause, s.verdict, s.held
+		i.Cancellation, i.Verdict, i.Held = s.first.cause, s.verdict, s.held
 	}
 	return i
 }

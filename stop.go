@@ -1,7 +1,6 @@
 package belay
 
 import (
-	"context"
 	"slices"
 	"time"
 )
@@ -9,25 +8,23 @@ import (
 // stop is the state of one run's stopping. Guarded by tree.mu.
 type stop struct {
 	record
-	cause    *Cancellation
 	first    *order   // the Stop that cancelled it
 	acts     []StopID // further Stops than the cause's, the newest last; at most maxActs
-	presses  int      // by persons
+	presses  int32    // by persons
 	again    bool     // a person pressed while it was being stopped
 	now      bool     // straight to kill
 	climbing bool     // a ladder goroutine is at work
 	over     bool     // evidence ended the ladder
 	alarm    *alarm   // will start the climb, or give up where there is no force
 	bell     chan struct{}
-	ctx      context.Context // of the stopper's methods; nil without a stopper
-	end      context.CancelCauseFunc
+	ctx      stopContext // of the stopper's methods
 }
 
 const maxActs = 8 // Stops remembered per run; more presses than that have long been kills
 
 // knows reports whether this very Stop has come by before.
 func (s *stop) knows(act StopID) bool {
-	return s.cause.Stop == act || slices.Contains(s.acts, act)
+	return s.first.cause.Stop == act || slices.Contains(s.acts, act)
 }
 
 // ring wakes the climber, if there is one, to look at what has changed.
@@ -43,9 +40,7 @@ func (s *stop) ring() {
 func (s *stop) endLocked() {
 	s.disarmLocked()
 	s.ring()
-	if s.end != nil {
-		s.end(s.cause)
-	}
+	s.ctx.finish()
 }
 
 // alarm wakes the runs of one Stop that have the same time to wait: a Stop of

@@ -15,8 +15,7 @@ type task struct {
 	stopper Stopper
 	idle    bool // nothing was started
 
-	at       time.Time // when it was told
-	detail   string
+	after    time.Duration // from the Stop until it was told
 	err      string
 	evidence *Evidence // nil: none
 	next     *task     // in a tellBox
@@ -40,10 +39,10 @@ func (t *Tree) tell(jobs []task, lanes int) {
 		go t.tell(jobs[lanes:], lanes)
 	}
 	j := &jobs[0]
-	e, err := j.stopper.Tell(j.stop.ctx, j.order.cause)
-	j.at, j.evidence = time.Now(), e
+	e, err := j.stopper.Tell(&j.stop.ctx, j.order.cause)
+	j.after, j.evidence = time.Since(j.order.begun), e
 	if err != nil {
-		j.err = err.Error()
+		j.err = err.Error() // here, since what it does is not ours to know
 	}
 	t.report(j)
 }
@@ -51,13 +50,14 @@ func (t *Tree) tell(jobs []task, lanes int) {
 // tellByContext writes down the tell of a run without a stopper, which is the
 // end of its context.
 func (t *Tree) tellByContext(j *task) {
-	j.at, j.detail = time.Now(), "its context was ended"
+	detail := "its context was ended"
 	if j.end == nil {
-		j.detail, j.err = "", "nobody listens: the run has neither a stopper nor a context in use"
+		detail, j.err = "", "nobody listens: the run has neither a stopper nor a context in use"
 	}
+	j.after = time.Since(j.order.begun)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.toldLocked(j)
+	t.toldLocked(j, detail)
 }
 
 // tellBox holds the results of tells that are not written down yet, so that
@@ -80,7 +80,7 @@ func (t *Tree) report(j *task) {
 	defer t.mu.Unlock()
 	const few = 64 // some tens of microseconds
 	for n, j := 1, t.tells.newest.Swap(nil); j != nil; n, j = n+1, j.next {
-		t.toldLocked(j)
+		t.toldLocked(j, "")
 		if n%few == 0 {
 			t.mu.Unlock()
 			t.mu.Lock()
@@ -88,11 +88,11 @@ func (t *Tree) report(j *task) {
 	}
 }
 
-func (t *Tree) toldLocked(j *task) {
+func (t *Tree) toldLocked(j *task, detail string) {
 	if j.err == "" {
 		j.stop.raise(Signalled)
 	}
-	t.stepLocked(j.run, j.stop, Step{At: j.at, Step: StepTold, Detail: j.detail, Error: j.err})
+	t.stepLocked(j.run, j.stop, Step{At: j.order.begun.Add(j.after), Step: StepTold, Detail: detail, Error: j.err})
 	if j.evidence != nil {
 		t.observeLocked(j.run, *j.evidence)
 	}

@@ -108,7 +108,7 @@ func (t *Tree) admitLocked(parent *Run) error {
 	case parent.tree != t:
 		return fmt.Errorf("register a run: %w: the run above belongs to another tree", ErrBadRequest)
 	case parent.stop != nil:
-		return fmt.Errorf("register a run below %s: %w", parent.id, parent.stop.cause)
+		return fmt.Errorf("register a run below %s: %w", parent.id, parent.stop.first.cause)
 	case parent.place != inFlight:
 		return fmt.Errorf("register a run below %s: %w", parent.id, ErrEnded)
 	}
