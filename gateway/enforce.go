@@ -78,6 +78,7 @@ func (c *call) permitted(ctx context.Context, p belay.Pressure) error {
 // server that obeys the protocol is silent, and is kept (MCP-G34).
 func (c *call) watchForLife(ctx context.Context, giveUp time.Time, again string) error {
 	var meter supervise.Meter
+	var sampled time.Time
 	work := effort{}
 	grace := c.run.Cancellation().At.Add(c.s.cfg.Ladder.Grace)
 	for {
@@ -87,8 +88,11 @@ func (c *call) watchForLife(ctx context.Context, giveUp time.Time, again string)
 		if time.Now().After(giveUp) {
 			return restrain("the server was told and shows no sign of life for this call; it was kept; %s", again)
 		}
-		if alive, _ := meter.Sample(time.Now(), work.used(c)); alive && c.lonely() {
+		now := time.Now()
+		if alive, measured := meter.Sample(now, work.used(c)); alive && c.lonely(sampled) {
 			return nil
+		} else if measured || sampled.IsZero() {
+			sampled = now
 		}
 		timer := time.NewTimer(supervise.LifeWindow)
 		select {
@@ -116,12 +120,12 @@ func (c *call) showsLife(grace time.Time) bool {
 	return sign.After(grace) || len(c.children(watchAge)) > 0
 }
 
-// lonely reports whether no other call is in flight now, so that processor
-// time can only be this one's.
-func (c *call) lonely() bool {
+// lonely reports whether no other call was in flight since then, so that
+// processor time can only be this one's.
+func (c *call) lonely(since time.Time) bool {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	return c.up.busy == 0
+	return c.up.busy == 0 && c.up.quiet.Before(since)
 }
 
 // serverDone reports whether the server itself is done with the call, by its

@@ -138,13 +138,9 @@ func (r *rig) empty() {
 	s := r.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.calls)+len(s.asks)+len(s.queue)+len(s.idle)+s.leased != 0 {
-		r.t.Errorf("left in the session: %d calls, %d asks, %d waiting, %d idle, %d leased", len(s.calls), len(s.asks), len(s.queue), len(s.idle), s.leased)
-	}
-	for _, u := range s.all {
-		if u.busy != 0 || len(u.asks) != 0 {
-			r.t.Errorf("left on a process: %d busy, %d asks", u.busy, len(u.asks))
-		}
+	if len(s.calls)+len(s.asks)+len(s.queue)+len(s.idle)+len(s.all)+s.leased != 0 {
+		r.t.Errorf("left in the session: %d calls, %d asks, %d waiting, %d idle, %d processes, %d leased",
+			len(s.calls), len(s.asks), len(s.queue), len(s.idle), len(s.all), s.leased)
 	}
 }
 

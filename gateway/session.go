@@ -168,6 +168,7 @@ func (s *Session) shutdown(c belay.Cancellation) {
 	s.wg.Wait()
 	s.mu.Lock()
 	s.queue, s.queued = nil, 0 // the calls in it are cancelled, and answered
+	s.all, s.current = nil, nil
 	s.mu.Unlock()
 	s.answerAll()
 	s.run.Observe(belay.Evidence{Kind: belay.SeenProcessGone, Scope: belay.ScopeLocalTree, Detail: "every process of the session has ended"})

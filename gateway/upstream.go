@@ -34,6 +34,7 @@ type upstream struct {
 	fresh       bool                   // it took the place of an earlier process, and was put into the session
 	initialized bool                   // it was told so when it was put into the session
 	served      bool                   // it has answered a tool call
+	stale       bool                   // a worker that the session has left behind: not leased again
 	unleased    bool                   // no longer counted in Session.leased
 	superseded  bool                   // a fresh process took its place while it was drained
 	calls       map[string]*call       // by our id, stopped ones included until they are over
@@ -43,6 +44,7 @@ type upstream struct {
 	taskCancels map[string]*call       // stopped calls that became tasks, by the id of our tasks/cancel
 	replay      map[string]chan []byte // our own requests while it is put into the session
 	tools       int                    // of busy, those of tools
+	quiet       time.Time              // when the last call but pings ended that somebody waited for
 	solo        *call                  // the last tool call, while no other ran beside it
 	stopping    []*call                // stopped calls whose receipt may not be final yet
 	firstCall   proc.Stamp             // when the first call was dispatched
@@ -209,6 +211,9 @@ func (u *upstream) uncountLocked(c *call) {
 		u.busy--
 		if c.method == mcp.MethodCallTool {
 			u.tools--
+		}
+		if c.method != mcp.MethodPing {
+			u.quiet = time.Now()
 		}
 		u.changedLocked()
 		u.retireSupersededLocked()
