@@ -89,7 +89,7 @@ type execution struct {
 	host    *host
 	name    string
 	command []string
-	tty     *terminal // nil without a terminal
+	tty     *ctty // nil without a terminal
 	signals chan os.Signal
 
 	run       *belay.Run

@@ -4,14 +4,14 @@ package cli
 
 import "os"
 
-// terminal: elsewhere there is no job control to take part in.
-type terminal struct{}
+// ctty: elsewhere there is no job control to take part in.
+type ctty struct{}
 
-func openTerminal() *terminal { return nil }
+func openTerminal() *ctty { return nil }
 
-func (*terminal) restore() {}
+func (*ctty) restore() {}
 
-func (*terminal) close() {}
+func (*ctty) close() {}
 
 func sendFence(chan os.Signal) bool { return false }
 

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is the controlling terminal of this process. A nil terminal is
+// ctty is the controlling terminal of this process. A nil one is
 // valid: there is none.
-type terminal struct {
+type ctty struct {
 	file  *os.File
 	modes *unix.Termios // as they were at the start; nil if unknown
 }
@@ -20,12 +20,12 @@ type terminal struct {
 // is one the command stays in our process group, foreground or background:
 // then the shell's job control, Ctrl-C and Ctrl-Z mean both of us alike, and
 // nobody hangs on SIGTTIN or SIGTTOU that the other does not.
-func openTerminal() *terminal {
+func openTerminal() *ctty {
 	file, err := os.OpenFile("/dev/tty", os.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil
 	}
-	t := &terminal{file: file}
+	t := &ctty{file: file}
 	if modes, err := unix.IoctlGetTermios(int(file.Fd()), getModes); err == nil {
 		t.modes = modes
 	}
@@ -34,7 +34,7 @@ func openTerminal() *terminal {
 
 // restore undoes what a command that was killed did to the terminal's modes
 // (no echo, raw input). In the background it is not ours to touch.
-func (t *terminal) restore() {
+func (t *ctty) restore() {
 	if t == nil || t.modes == nil {
 		return
 	}
@@ -44,7 +44,7 @@ func (t *terminal) restore() {
 	_ = unix.IoctlSetTermios(int(t.file.Fd()), setModes, t.modes)
 }
 
-func (t *terminal) close() {
+func (t *ctty) close() {
 	if t != nil {
 		_ = t.file.Close()
 	}
