@@ -1,28 +1,16 @@
 package peers
 
 import (
-	_ "embed"
 	"fmt"
 	"path"
 	"strings"
-	"sync"
 
 	"github.com/belayhq/belay/proc"
 )
 
-//go:embed relays.yaml
-var relaysYAML []byte
-
-//go:embed spare.yaml
-var spareYAML []byte
-
-//go:embed slow.yaml
-var slowYAML []byte
-
-//go:embed servers.yaml
-var serversYAML []byte
-
-// document is the form of every file here, and of the user's.
+// document is the form of every file here, and of the user's. The files here
+// are read by a test, which writes builtin.go from them: no process has to parse
+// them at its start.
 type document struct {
 	Relays  []relay  `yaml:"relays"`
 	Spare   []spare  `yaml:"spare"`
@@ -84,28 +72,12 @@ type Facts struct {
 	user document // looked at first
 }
 
-var (
-	relays  = sync.OnceValue(func() []relay { return builtin(relaysYAML).Relays })
-	spares  = sync.OnceValue(func() []spare { return builtin(spareYAML).Spare })
-	slows   = sync.OnceValue(func() []slow { return builtin(slowYAML).Slow })
-	servers = sync.OnceValue(func() []server { return builtin(serversYAML).Servers })
-)
-
-// builtin parses a file that was compiled in; a test holds that they all parse.
-func builtin(text []byte) document {
-	d, err := parse("built-in peer facts", text)
-	if err != nil {
-		panic(err)
-	}
-	return d
-}
-
 // Relay reports whether the work of the command line is, or may be, done
 // somewhere else, so that the death of the local process proves nothing about
 // it (DESIGN 11, 4). why is a clause such as "the work runs in a container".
 func (f *Facts) Relay(argv []string) (why string, ok bool) {
 	for _, c := range Commands(argv) {
-		for _, list := range [][]relay{f.user.Relays, relays()} {
+		for _, list := range [][]relay{f.user.Relays, relays} {
 			if i := first(list, func(r relay) bool { return r.Match.matches(c) }); i >= 0 {
 				if said(list[i].Relay) {
 					return c.Name + ": " + or(list[i].Match.Why, "the work runs elsewhere"), true
@@ -121,7 +93,7 @@ func (f *Facts) Relay(argv []string) (why string, ok bool) {
 // between SIGTERM and SIGKILL (DESIGN 11, 7), and what it may have to clean up.
 func (f *Facts) Slow(argv []string) (why string, ok bool) {
 	for _, c := range Commands(argv) {
-		for _, list := range [][]slow{f.user.Slow, slows()} {
+		for _, list := range [][]slow{f.user.Slow, slows} {
 			if i := first(list, func(r slow) bool { return r.Match.matches(c) }); i >= 0 {
 				if said(list[i].Slow) {
 					return c.Name + ": " + or(list[i].Match.Why, "it needs time to clean up"), true
@@ -137,7 +109,7 @@ func (f *Facts) Slow(argv []string) (why string, ok bool) {
 // starts; false means that nothing is, and that it must be treated as stateful.
 func (f *Facts) Server(argv []string) (Server, bool) {
 	for _, c := range Commands(argv) {
-		for _, list := range [][]server{f.user.Servers, servers()} {
+		for _, list := range [][]server{f.user.Servers, servers} {
 			if i := first(list, func(s server) bool { return contains(s.Package, c.Name) }); i >= 0 {
 				return Server{Package: c.Name, Restart: Restart(list[i].Restart), Why: list[i].Why}, true
 			}
@@ -151,7 +123,7 @@ func (f *Facts) Server(argv []string) (Server, bool) {
 func (f *Facts) SpareRules() []proc.SpareRule {
 	off := map[string]bool{}
 	var rules []proc.SpareRule
-	for _, list := range [][]spare{f.user.Spare, spares()} {
+	for _, list := range [][]spare{f.user.Spare, spares} {
 		for _, s := range list {
 			switch {
 			case !said(s.Spare):
