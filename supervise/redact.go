@@ -3,6 +3,7 @@ package supervise
 import (
 	"regexp"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
@@ -15,21 +16,27 @@ const hidden = "[redacted]"
 
 var (
 	// What names of secrets contain. "key" only as a word: a --keyboard is none.
-	secretName = regexp.MustCompile(`(?i)token|secret|passw|passphrase|pwd|credential|apikey|accesskey|auth|bearer|session|cookie|private|(?:^|[_.-])keys?(?:$|[_.-])`)
+	secretName = pattern(`(?i)token|secret|passw|passphrase|pwd|credential|apikey|accesskey|auth|bearer|session|cookie|private|(?:^|[_.-])keys?(?:$|[_.-])`)
 	// A flag or assignment with its value in the same word.
-	pair = regexp.MustCompile(`^(-{0,2}[A-Za-z0-9_.-]+)([=:])(.+)$`)
+	pair = pattern(`^(-{0,2}[A-Za-z0-9_.-]+)([=:])(.+)$`)
 	// A flag alone: if it names a secret, the next word is its value.
-	flag = regexp.MustCompile(`^--?[A-Za-z0-9_.-]+$`)
+	flag = pattern(`^--?[A-Za-z0-9_.-]+$`)
 	// A header that carries a secret; its value is the rest, or the next words.
-	secretHeader = regexp.MustCompile(`(?i)^['"]?(authorization|proxy-authorization|cookie|x-api-key|x-auth-[a-z-]+)\s*[:=]`)
+	secretHeader = pattern(`(?i)^['"]?(authorization|proxy-authorization|cookie|x-api-key|x-auth-[a-z-]+)\s*[:=]`)
 	// Well-known forms of tokens.
-	secretToken = regexp.MustCompile(`(?:gh[pousr]_|github_pat_|glpat-|sk-|xox[abeprs]-|AKIA|ASIA|AIza|ya29\.|eyJ|npm_|pypi-|hf_|dop_v1_|shpat_|SG\.)[A-Za-z0-9_./+=-]{8,}`)
+	secretToken = pattern(`(?:gh[pousr]_|github_pat_|glpat-|sk-|xox[abeprs]-|AKIA|ASIA|AIza|ya29\.|eyJ|npm_|pypi-|hf_|dop_v1_|shpat_|SG\.)[A-Za-z0-9_./+=-]{8,}`)
 	// user:password@ in a URL, and secrets among its parameters.
-	userinfo  = regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^/\s@]+@`)
-	parameter = regexp.MustCompile(`(?i)([?&;][a-z0-9_.-]*(?:token|secret|passw|pwd|key|auth|session|sig|code)[a-z0-9_.-]*=)[^&;\s]+`)
+	userinfo  = pattern(`([a-zA-Z][a-zA-Z0-9+.-]*://)[^/\s@]+@`)
+	parameter = pattern(`(?i)([?&;][a-z0-9_.-]*(?:token|secret|passw|pwd|key|auth|session|sig|code)[a-z0-9_.-]*=)[^&;\s]+`)
 	// A long run of hexadecimal or base64 digits.
-	opaque = regexp.MustCompile(`[A-Za-z0-9+_-]{32,}={0,2}`)
+	opaque = pattern(`[A-Za-z0-9+_-]{32,}={0,2}`)
 )
+
+// pattern compiles an expression when it is first needed: most processes need
+// none, and all eight would cost every start a third of a millisecond.
+func pattern(text string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
+}
 
 // Redact makes a command line safe to show and to keep (DESIGN 11, 15): values
 // that look like secrets are replaced, control characters removed, and it is
@@ -46,15 +53,15 @@ func Redact(command string) string {
 				hide++ // the scheme; the secret is the next word
 			}
 			words[i] = hidden
-		case secretHeader.MatchString(w):
-			name := secretHeader.FindString(w)
+		case secretHeader().MatchString(w):
+			name := secretHeader().FindString(w)
 			words[i] = name + hidden
 			if len(name) == len(w) || strings.HasSuffix(strings.ToLower(w), "bearer") || strings.HasSuffix(strings.ToLower(w), "basic") {
 				hide = 1
 			}
 		case secretPair(w):
-			words[i] = pair.ReplaceAllString(w, "${1}${2}"+hidden)
-		case i > 0 && flag.MatchString(w) && secretName.MatchString(w):
+			words[i] = pair().ReplaceAllString(w, "${1}${2}"+hidden)
+		case i > 0 && flag().MatchString(w) && secretName().MatchString(w):
 			hide = 1
 		case i > 0:
 			words[i] = redactWord(w)
@@ -64,15 +71,15 @@ func Redact(command string) string {
 }
 
 func secretPair(w string) bool {
-	m := pair.FindStringSubmatch(w)
-	return m != nil && secretName.MatchString(m[1])
+	m := pair().FindStringSubmatch(w)
+	return m != nil && secretName().MatchString(m[1])
 }
 
 func redactWord(w string) string {
-	w = userinfo.ReplaceAllString(w, "${1}"+hidden+"@")
-	w = parameter.ReplaceAllString(w, "${1}"+hidden)
-	w = secretToken.ReplaceAllString(w, hidden)
-	return opaque.ReplaceAllStringFunc(w, func(s string) string {
+	w = userinfo().ReplaceAllString(w, "${1}"+hidden+"@")
+	w = parameter().ReplaceAllString(w, "${1}"+hidden)
+	w = secretToken().ReplaceAllString(w, hidden)
+	return opaque().ReplaceAllStringFunc(w, func(s string) string {
 		if looksRandom(s) {
 			return hidden
 		}
