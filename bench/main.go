@@ -131,6 +131,7 @@ func binary(path, dir string) (string, error) {
 	}
 	path = filepath.Join(dir, "belay")
 	cmd := exec.Command("go", "build", "-trimpath", "-o", path, "./cmd/belay")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build does
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build belay: %w\n%s", err, bytes.TrimSpace(out))
