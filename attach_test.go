@@ -10,9 +10,8 @@ import (
 
 // other is another process's end of an attachment.
 type other struct {
-	mu   sync.Mutex
-	got  []CancelRequest
-	tree *Tree
+	mu  sync.Mutex
+	got []CancelRequest
 }
 
 func (o *other) hear(req CancelRequest) {

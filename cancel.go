@@ -154,19 +154,18 @@ func (t *Tree) pressLocked(r *Run, o *order) {
 	s.presses++
 	s.again = true
 	s.now = s.now || o.now
+	force := forceful(r.spec.Stopper)
+	if force && s.final {
+		t.reviveLocked(r) // before the step, so that who watches sees it stopping
+	}
 	t.stepLocked(r, s, Step{At: time.Now(), Step: StepEscalated, Detail: o.text})
-	if !forceful(r.spec.Stopper) {
-		return
-	}
-	if s.climbing {
+	switch {
+	case s.climbing:
 		s.ring()
-		return
+	case force:
+		s.disarmLocked()
+		t.climbLocked(r)
 	}
-	if s.final {
-		t.reviveLocked(r)
-	}
-	s.disarmLocked()
-	t.climbLocked(r)
 }
 
 // dispatch does without the lock what a Stop set in motion: contexts end and

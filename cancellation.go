@@ -57,11 +57,8 @@ func (c *Cancellation) Is(target error) bool {
 // CancellationOf returns the cancellation that ended ctx, or nil if ctx is
 // alive or was ended by somebody else.
 func CancellationOf(ctx context.Context) *Cancellation {
-	var c *Cancellation
-	if errors.As(context.Cause(ctx), &c) {
-		return c
-	}
-	return nil
+	c, _ := errors.AsType[*Cancellation](context.Cause(ctx))
+	return c
 }
 
 // forChild is the cancellation as a descendant of the stopped run gets it. The

@@ -19,7 +19,7 @@ func (t *Tree) Close(ctx context.Context) error {
 		return t.selectLocked(func(r *Run) bool { return r.place == inFlight })
 	})
 	err := t.drain(ctx)
-	t.abandon(&c)
+	t.abandon()
 	t.wg.Wait()
 	return err
 }
@@ -38,7 +38,7 @@ func (t *Tree) drain(ctx context.Context) error {
 }
 
 // abandon ends every ladder and the context of every stopper's method.
-func (t *Tree) abandon(c *Cancellation) {
+func (t *Tree) abandon() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.gone = true

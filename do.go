@@ -24,7 +24,7 @@ func (t *Tree) Do(ctx context.Context, spec Spec, fn func(context.Context) error
 		}
 	}
 	spec.Queued = false
-	r, err := t.register(&spec, context.WithoutCancel(ctx))
+	r, err := t.register(context.WithoutCancel(ctx), &spec)
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (t *Tree) Do(ctx context.Context, spec Spec, fn func(context.Context) error
 	returned := false
 	defer func() {
 		if !returned { // fn panicked or ended its goroutine: the handler is over all the same
-			r.conclude(Failed)
+			_ = r.conclude(Failed)
 		}
 	}()
 	err = fn(r.Context())

@@ -28,7 +28,9 @@
 // stopper that implements [Gate] is asked; it may wait (another call is in
 // flight on the same process) or refuse (the tool shows no sign of life). A
 // person's second Stop takes the next step now; the same Stop arriving twice
-// by two ways changes nothing, because a Stop has an identity ([StopID]).
+// by two ways changes nothing, because a Stop has an identity ([StopID]). It
+// also reaches runs whose ladder gave up, on them or on a run above, as long as
+// they are remembered: force that was held back can then be used after all.
 //
 // # Honesty
 //

@@ -73,8 +73,9 @@ func ErrorOf(code Code) error {
 	return nil
 }
 
-// HTTPStatus, JSONRPCCode and ExitCode are the one place where errors become
-// numbers of a protocol. An unknown error is 500, -32603 and 1.
+// HTTPStatus is the status of an HTTP answer for err. Together with
+// [JSONRPCCode] and [ExitCode] it is the one place where errors become numbers
+// of a protocol. An unknown error is 500, -32603 and 1.
 func HTTPStatus(err error) int {
 	for _, c := range codes {
 		if errors.Is(err, c.err) {

@@ -222,7 +222,7 @@ func (c *climber) gate() (held string, ok bool) {
 		answer := make(chan error, 1)
 		p := c.pressure()
 		c.steps.Go(func() { answer <- gate.MayForce(ctx, p) })
-		err, why := c.await(answer)
+		why, err := c.await(answer)
 		end(c.stop.first.cause)
 		switch {
 		case why == ended:
@@ -257,21 +257,21 @@ func (c *climber) pressure() Pressure {
 // await waits for the gate's answer. When there should have been evidence long
 // since it notes what holds the force back, and waits on: the gate may be
 // waiting for other calls to end, and bounds that wait itself.
-func (c *climber) await(answer <-chan error) (err error, why woken) {
+func (c *climber) await(answer <-chan error) (why woken, err error) {
 	timer := time.NewTimer(time.Until(c.giveUp) + 10*time.Millisecond) // a gate that answers at GiveUp comes first
 	defer timer.Stop()
 	for {
 		select {
 		case err := <-answer:
 			if why := c.look(); why == ended || err != nil {
-				return err, why
+				return why, err
 			}
-			return nil, timeUp // force may be used, which is all that a press can ask for
+			return timeUp, nil // force may be used, which is all that a press can ask for
 		case <-timer.C:
 			c.hold("force is held back until it is known to harm no other call")
 		case <-c.stop.bell:
 			if why := c.look(); why != timeUp {
-				return nil, why
+				return why, nil
 			}
 		}
 	}

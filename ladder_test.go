@@ -388,10 +388,14 @@ func TestASecondStopAfterGivingUpClimbsAgain(t *testing.T) {
 		if tree.InFlight() != 1 {
 			t.Errorf("%d runs in flight after giving up, want the one above", tree.InFlight())
 		}
+		stop := follow(t, tree, Filter{IDs: []RunID{r.ID()}})
 		press(t, tree, top) // on the run above: reaches the one that gave up
 		synctest.Wait()
 		if tree.InFlight() != 1 || r.Info().Work != Stopping || r.Receipt().Final {
 			t.Errorf("%d in flight, run %+v", tree.InFlight(), r.Info())
+		}
+		if events := stop(); len(events) == 0 || events[0].Type != EventStep || events[0].Run.Work != Stopping || events[0].Receipt.Final {
+			t.Errorf("who watches sees %+v", events)
 		}
 		for range 5 {
 			register(t, tree, Spec{}).Finish(Completed)

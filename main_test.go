@@ -31,7 +31,7 @@ type call struct {
 	at   time.Time
 }
 
-func (s *script) do(step Means, ctx context.Context, c *Cancellation) (*Evidence, error) {
+func (s *script) do(ctx context.Context, step Means, c *Cancellation) (*Evidence, error) {
 	s.mu.Lock()
 	s.calls = append(s.calls, call{step, time.Now()})
 	s.mu.Unlock()
@@ -76,37 +76,37 @@ type (
 )
 
 func (s teller) Tell(ctx context.Context, c *Cancellation) (*Evidence, error) {
-	return s.do(StepTold, ctx, c)
+	return s.do(ctx, StepTold, c)
 }
 
 func (s killer) Terminate(ctx context.Context, c *Cancellation) (*Evidence, error) {
-	return s.do(StepTerminate, ctx, c)
+	return s.do(ctx, StepTerminate, c)
 }
 
 func (s killer) Kill(ctx context.Context, c *Cancellation) (*Evidence, error) {
-	return s.do(StepKill, ctx, c)
+	return s.do(ctx, StepKill, c)
 }
 
 func (s worker) Interrupt(ctx context.Context, c *Cancellation) (*Evidence, error) {
-	return s.do(StepInterrupt, ctx, c)
+	return s.do(ctx, StepInterrupt, c)
 }
 
 func (s gated) MayForce(ctx context.Context, p Pressure) error { return s.gate(ctx, p) }
 
 func (s deadly) Tell(ctx context.Context, c *Cancellation) (*Evidence, error) {
-	return s.do(StepTold, ctx, c)
+	return s.do(ctx, StepTold, c)
 }
 
 func (s deadly) Kill(ctx context.Context, c *Cancellation) (*Evidence, error) {
-	return s.do(StepKill, ctx, c)
+	return s.do(ctx, StepKill, c)
 }
 
 func (s asker) Tell(ctx context.Context, c *Cancellation) (*Evidence, error) {
-	return s.do(StepTold, ctx, c)
+	return s.do(ctx, StepTold, c)
 }
 
 func (s asker) Terminate(ctx context.Context, c *Cancellation) (*Evidence, error) {
-	return s.do(StepTerminate, ctx, c)
+	return s.do(ctx, StepTerminate, c)
 }
 
 func (s plans) Plan(context.Context) Plan { return Plan{Tell: "the fake", Force: "at once"} }

@@ -65,10 +65,11 @@ func NewTree(o Options) *Tree {
 // over, with [ErrEnded], or, if that is cancelled, with its *Cancellation
 // ([ErrCancelled]); then nothing may start.
 func (t *Tree) Register(spec Spec) (*Run, error) {
-	return t.register(&spec, nil)
+	return t.register(nil, &spec) //nolint:staticcheck // nil costs a run without a context nothing
 }
 
-func (t *Tree) register(spec *Spec, base context.Context) (*Run, error) {
+// register makes a run whose context derives from base; nil: from Background.
+func (t *Tree) register(base context.Context, spec *Spec) (*Run, error) {
 	if err := spec.check(); err != nil {
 		return nil, fmt.Errorf("register a run: %w", err)
 	}
