@@ -236,13 +236,40 @@ var probes struct {
 	n int
 }
 
-// silent fails if anything with this id, or any progress, was sent to the
-// caller after the time given.
-func (r *link) silent(id string, since time.Time) {
+// silent fails if the caller got an answer with this id after its cancel.
+func (r *link) silent(id string, cancelled time.Time) {
 	r.t.Helper()
 	for _, m := range r.Messages() {
-		if m.Time.After(since) && (m.IsResponse() && m.ID == id || m.Method == "notifications/progress") {
+		if m.Time.After(cancelled) && m.IsResponse() && m.ID == id {
 			r.t.Errorf("after its cancel the caller of %s got %s", id, m.Raw)
+		}
+	}
+}
+
+// muted fails if the caller got progress of a tick tool that the tool made
+// after the server had read the cancel. What was made before may be under way.
+func (r *link) muted(key, token string) {
+	r.t.Helper()
+	told, ticks := false, 0
+	for _, e := range r.wit.Of(key, "") {
+		told = told || e.Name == "signal"
+		if e.Name == "tick" && !told {
+			ticks++
+		}
+	}
+	if !told {
+		r.t.Errorf("the tool %s was never told", key)
+	}
+	for _, m := range r.Messages() {
+		var p struct {
+			ProgressToken json.RawMessage
+			Progress      int
+		}
+		if m.Method != "notifications/progress" || json.Unmarshal(m.Params, &p) != nil || string(p.ProgressToken) != token {
+			continue
+		}
+		if p.Progress > ticks {
+			r.t.Errorf("%d ticks came before the cancel, but the caller got %s", ticks, m.Raw)
 		}
 	}
 }

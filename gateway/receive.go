@@ -105,6 +105,7 @@ func (s *Session) requestLocked(m *mcp.Message, b *batch) {
 	s.calls[c.key] = c
 	if !early {
 		s.hand.Sent(m)
+		s.outdateLocked(m.Method)
 	}
 	switch {
 	case early:
@@ -148,6 +149,7 @@ func (s *Session) noticeLocked(m *mcp.Message) {
 		return
 	}
 	s.hand.Sent(m)
+	s.outdateLocked(m.Method)
 	if s.current == nil || !s.current.ready {
 		if len(s.queue) < maxWaiting && s.queued+len(m.Frame) <= maxWaitingBytes {
 			s.queue = append(s.queue, waiting{method: m.Method, frame: bytes.Clone(m.Frame)})

@@ -228,3 +228,50 @@ func TestAnswersNobodyAskedFor(t *testing.T) {
 		t.Errorf("%d lines were logged about answers that nobody asked for", n)
 	}
 }
+
+// TestQuestionsOfDeadServer are cancelled at the caller, whose answer goes
+// nowhere (MCP-G22).
+func TestQuestionsOfDeadServer(t *testing.T) {
+	r := legacy(t, linkOptions{})
+	if err := r.Call("1", "ask", `{"key":"w","method":"elicit"}`, ""); err != nil {
+		t.Fatal(err)
+	}
+	question := got(t, r.Client, "elicitation/create")
+	if err := r.Call("2", "crash", `{}`, ""); err != nil {
+		t.Fatal(err)
+	}
+	m := got(t, r.Client, "notifications/cancelled")
+	if !strings.Contains(m.Raw, `"requestId":`+question.ID) {
+		t.Errorf("the caller got %s", m.Raw)
+	}
+	r.expect("1")
+	r.send(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept"}}`, question.ID)
+	r.works()
+}
+
+// TestIsolatedCall: with isolation call a process that works for one call can
+// ask, is told of the level that was set since it was started, and nothing of
+// it but what belongs to its call reaches the caller.
+func TestIsolatedCall(t *testing.T) {
+	r := legacy(t, linkOptions{server: []string{"-no-subscribe"}, cfg: func(c *Config) { c.Isolation = IsolationCall }})
+	if err := r.Call("1", "ask", `{"key":"w","method":"sampling"}`, ""); err != nil {
+		t.Fatal(err)
+	}
+	question := got(t, r.Client, "sampling/createMessage")
+	r.send(`{"jsonrpc":"2.0","id":%s,"result":{"x":1}}`, question.ID)
+	if m := r.expect("1"); m.Text() != `{"x":1}` {
+		t.Errorf("the call was answered %s", m.Raw)
+	}
+	before := r.state("2")
+	r.request("3", "logging/setLevel", `{"level":"error"}`)
+	after := r.state("4")
+	if before.Level != "" || after.Level != "error" {
+		t.Errorf("the level was %q and is %q", before.Level, after.Level)
+	}
+	if m := r.request("5", "tools/call", `{"name":"log","arguments":{"level":"info","text":"too low"}}`); m.Text() != "sent: false" {
+		t.Errorf("a message below the level: %s", m.Raw)
+	}
+	never(t, r.Client, "too low")
+	r.request("6", "tools/call", `{"name":"log","arguments":{"level":"error","text":"high"}}`)
+	got(t, r.Client, `"data":"high"`)
+}

@@ -73,12 +73,28 @@ func (u *upstream) releaseLocked(c *call) {
 	case u.dead:
 	case (c.stopped || c.byCaller) && !c.withdrawn:
 		u.retireLocked(u.exceptLeftLocked(c.began))
-	case len(s.idle) >= maxIdle:
+	case u.stale || len(s.idle) >= maxIdle:
 		u.retireLocked(u.exceptLeftLocked(0))
 	default:
 		s.idle = append(s.idle, u)
 	}
 	s.flushLocked()
+}
+
+// outdateLocked has processes for calls replaced by fresh ones after a message
+// that only the primary process gets has changed the session for all: a fresh
+// one is put into the session as it is then.
+func (s *Session) outdateLocked(method string) {
+	if s.cfg.Isolation != IsolationCall || method != mcp.MethodSetLevel && method != mcp.NoticeRoots {
+		return
+	}
+	for _, u := range s.all {
+		u.stale = u.worker
+	}
+	for _, u := range s.idle {
+		u.retireLocked(u.exceptLeftLocked(0))
+	}
+	s.idle = nil
 }
 
 // retireLocked ends the selected processes of one that is not wanted any more.
