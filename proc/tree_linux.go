@@ -64,7 +64,8 @@ func (t *Tree) orphans(v *view) map[int]bool {
 		}
 		certain := p.ID() == t.leader || inside[p.PID]
 		if !certain && p.PPID == self {
-			if _, ok := GuardianLabel(p.PID); ok {
+			// One that is ending has no command line any more, only its name.
+			if _, ok := GuardianLabel(p.PID); ok || p.Comm == guardianName {
 				continue
 			}
 			certain = p.PGID == t.leader.PID || p.PGID != group || hasEnv(p.PID, t.marker)
