@@ -116,6 +116,10 @@ func (c *call) onCancel(_ *belay.Run, cause *belay.Cancellation) {
 		c.up.uncountLocked(c)
 		c.up.purgeLocked()
 		s.cancelAsksLocked(c)
+		if c.doomedLocked() {
+			c.up.drains++
+			c.up.undrainAfterLocked(c)
+		}
 	}
 	switch {
 	case c.byCaller:
@@ -155,10 +159,16 @@ func (c *call) answerLocked() {
 		frame, text = mcp.AppendPartial(nil, c.id, cause, *c.partial, c.era)
 		c.run.Partial(text)
 	} else {
-		frame = mcp.AppendStopped(nil, c.id, c.run.ID(), cause, c.dropped)
+		frame = mcp.AppendStopped(nil, c.id, c.run.ID(), cause, c.provenLocked())
 	}
 	s.leaveBatchLocked(c)
 	s.sendLocked(frame)
+}
+
+// provenLocked reports whether the work is known to be over.
+func (c *call) provenLocked() bool {
+	r := c.run.Receipt()
+	return c.dropped || r != nil && r.Verdict == belay.Confirmed
 }
 
 // forgetLocked takes the call out of the caller's table, so that its id may be

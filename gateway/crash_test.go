@@ -63,7 +63,7 @@ func TestCrash(t *testing.T) {
 // A call that is being stopped gets its proof when its server crashes.
 func TestCrashWhileStopping(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, func(c *Config) { c.Ladder = belay.Ladder{} })
+	r := newRig(t, func(c *Config) { c.Ladder, c.Enforce = belay.Ladder{}, EnforceAuto })
 	r.start("1", "fork", tickForever("k", `"deaf":true`, `"fork":["daemon"]`))
 	_, err := r.w.WaitFor("k/daemon", "tick", 20*time.Second)
 	r.ok(err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/mcp"
 	"github.com/belayhq/belay/proc"
 	"github.com/belayhq/belay/supervise"
 )
@@ -171,8 +172,15 @@ func (u *upstream) drain(ctx context.Context, c *call) error {
 			return err
 		}
 	}
-	// The process is about to be ended, and takes no calls until then. If the
-	// ladder ends without that, because evidence came, they may go on.
+	u.undrainAfterLocked(c)
+	return nil
+}
+
+// undrainAfterLocked lets calls go on when the ladder of c has ended without
+// force, because evidence came or force was refused. Until then the process is
+// about to be ended and takes none.
+func (u *upstream) undrainAfterLocked(c *call) {
+	s := u.s
 	s.goLocked(func() {
 		c.run.Wait(s.life)
 		s.mu.Lock()
@@ -181,7 +189,16 @@ func (u *upstream) drain(ctx context.Context, c *call) error {
 			u.undrainLocked()
 		}
 	})
-	return nil
+}
+
+// doomedLocked reports whether the process of a stopped call is sure to be
+// ended unless the call ends within the grace period. Nobody's next call is
+// then sent to it: a server whose only thread is inside the stopped call would
+// not read it, and it would hold the force up (MCP-G36).
+func (c *call) doomedLocked() bool {
+	cfg := &c.s.cfg
+	return !cfg.Observe && (cfg.Enforce == EnforceStrict || cfg.RestartSafe && cfg.Enforce == EnforceAuto) &&
+		c.method == mcp.MethodCallTool && !c.up.worker && c.up.force == nil
 }
 
 func (u *upstream) undrainLocked() {

@@ -245,6 +245,16 @@ func (u *upstream) observe(e belay.Evidence) {
 	for _, c := range stopped {
 		c.run.Observe(e) // which means nothing to a call that was not stopped
 	}
+	if e.Kind != belay.SeenProcessGone {
+		return
+	}
+	u.s.mu.Lock()
+	defer u.s.mu.Unlock()
+	for _, c := range stopped { // no partial result will come any more
+		if c.waiting != nil {
+			c.answerLocked()
+		}
+	}
 }
 
 // endChildren ends the processes that were born during a call whose server is

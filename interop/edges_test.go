@@ -476,3 +476,19 @@ func TestLateAnswersAreMuted(t *testing.T) { // MCP-G24, MCP-G27
 		}
 	}
 }
+func TestNextCallBehindADeafBlockedServer(t *testing.T) { // MCP-G33, G36
+	// The server's only thread is inside the deaf call: the next call, made at
+	// once, sits behind it unread. It must not hold the force back.
+	e := wrap(t, strict, "-single", "-deaf")
+	e.ok(e.Call("1", "tick", `{"key":"k","n":2000,"ms":20}`, ""))
+	e.wait("k", "tick")
+	stop := time.Now()
+	e.ok(e.Cancel("1", "stop"))
+	e.works("2")
+	if took := time.Since(stop); took > 5*time.Second {
+		t.Errorf("the next call took %v", took)
+	}
+	if e.StillTicking("k", 300*time.Millisecond) {
+		t.Error("still ticking")
+	}
+}
