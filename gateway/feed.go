@@ -20,12 +20,14 @@ func (s *Session) Feed(in io.Reader) error {
 			hold.release() // what follows may take hours to come
 		}
 		line, err := reader.Next()
-		var long *jsonrpc.TooLongError
-		switch {
-		case err == nil:
+		if err == nil {
 			hold.take(s.currentInput())
 			s.Receive(line)
-		case errors.As(err, &long):
+			continue
+		}
+		long, ok := errors.AsType[*jsonrpc.TooLongError](err)
+		switch {
+		case ok:
 			s.TooLong(long)
 		case errors.Is(err, io.EOF):
 			return nil

@@ -22,20 +22,20 @@ func (s *Session) Receive(line []byte) {
 }
 
 func (s *Session) receiveOne(frame []byte, b *batch) {
-	var m mcp.Message
+	m := &s.inbox
 	if err := m.Read(frame); err != nil {
-		s.refuse(&m, err, b)
+		s.refuse(m, err, b)
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch m.Kind {
 	case jsonrpc.Request:
-		s.requestLocked(&m, b)
+		s.requestLocked(m, b)
 	case jsonrpc.Notification:
-		s.noticeLocked(&m)
+		s.noticeLocked(m)
 	case jsonrpc.Response:
-		s.answeredLocked(&m)
+		s.answeredLocked(m)
 	}
 }
 

@@ -24,6 +24,7 @@ type Session struct {
 	out    *jsonrpc.Writer // to the caller
 	hand   mcp.Handshake
 	stones *belay.Tombstones[string, string] // early cancels: the id's key and the reason
+	inbox  mcp.Message                       // what Receive is at; nobody keeps it
 	done   chan struct{}                     // closed when Close has finished
 	ended  chan struct{}                     // closed when the session cannot go on
 	wg     sync.WaitGroup                    // pumps, spawners, followers; Add under mu while !closing

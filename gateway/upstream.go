@@ -27,6 +27,7 @@ type upstream struct {
 	look   lookout       // a short memory of what runs in the tree
 	force  *forcing      // set once force is used
 	gone   chan struct{} // closed when the pump has ended and the calls are settled
+	inbox  mcp.Message   // what the pump is at; nobody keeps it
 
 	ready       bool                   // takes messages
 	dead        bool                   // its leader has ended, or force is being used on it
@@ -256,13 +257,12 @@ func (u *upstream) pump() {
 			hold.release() // what follows may take hours to come
 		}
 		line, err := reader.Next()
-		var long *jsonrpc.TooLongError
-		switch {
-		case err == nil:
+		if err == nil {
 			hold.take(u.s.out)
 			u.line(line)
 			continue
-		case errors.As(err, &long):
+		}
+		if long, ok := errors.AsType[*jsonrpc.TooLongError](err); ok {
 			u.tooLong(long)
 			continue
 		}
@@ -369,17 +369,17 @@ func (u *upstream) broken(m *mcp.Message, err error) {
 }
 
 func (u *upstream) receive(frame []byte) {
-	var m mcp.Message
+	m := &u.inbox
 	if err := m.Read(frame); err != nil {
-		u.broken(&m, err)
+		u.broken(m, err)
 		return
 	}
 	switch m.Kind {
 	case jsonrpc.Response:
-		u.responded(&m)
+		u.responded(m)
 	case jsonrpc.Request:
-		u.asked(&m)
+		u.asked(m)
 	case jsonrpc.Notification:
-		u.noticed(&m)
+		u.noticed(m)
 	}
 }
