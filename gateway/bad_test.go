@@ -225,8 +225,8 @@ func TestServerThatEnds(t *testing.T) {
 				}
 			}
 			r.works()
-			if r.wit.StillTicking("w", 100*time.Millisecond) {
-				t.Error("the old process works on")
+			if left := faketool.WaitDead(r.wit.Pids("w"), 5*time.Second); len(left) > 0 {
+				t.Errorf("the old process works on: %v", left)
 			}
 		})
 	}
