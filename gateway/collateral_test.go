@@ -127,8 +127,7 @@ func (d *decoys) devserver() {
 	d.r.t.Helper()
 	key := fmt.Sprintf("dev%d", len(d.name))
 	d.r.ask("devserver", `{"key":"`+key+`","ms":100}`)
-	_, err := d.r.w.WaitFor(key+"/setsid", "start", 20*time.Second)
-	d.r.ok(err)
+	d.r.seen(key+"/setsid", "start")
 	d.add(strconv.Itoa(d.r.w.Pids(key + "/setsid")[0]), "dev server "+key, false)
 	time.Sleep(2 * time.Duration(bornUnit))
 }
@@ -152,7 +151,7 @@ func (d *decoys) unharmed() {
 		})
 	}
 	for pid, name := range d.name {
-		if key, ok := strings.CutPrefix(name, "dev server "); ok && !d.r.w.StillTicking(key+"/setsid", 5*time.Second) {
+		if key, ok := strings.CutPrefix(name, "dev server "); ok && !d.r.works(key+"/setsid", 5*time.Second) {
 			d.r.t.Errorf("the %s (pid %d) does not work any more", name, pid)
 		}
 	}
@@ -222,7 +221,7 @@ func TestCollateral(t *testing.T) {
 	} else {
 		t.Logf("%d stops", n)
 	}
-	if after := other.state(); after.Pid != bystander.Pid || !other.w.StillTicking("bystander", 5*time.Second) {
+	if after := other.state(); after.Pid != bystander.Pid || !other.works("bystander", 5*time.Second) {
 		t.Error("another session was harmed")
 	}
 }

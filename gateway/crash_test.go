@@ -22,15 +22,13 @@ func TestCrash(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, func(c *Config) { c.Isolation = isolation }, "-no-subscribe")
 			r.ask("devserver", `{"key":"dev"}`)
-			_, err := r.w.WaitFor("dev/setsid", "tick", 20*time.Second)
-			r.ok(err)
+			r.seen("dev/setsid", "tick")
 			time.Sleep(2 * time.Duration(bornUnit))
 			var victims []string
 			if isolation == IsolationShared { // with isolation call the crash is nobody else's
 				r.start("1", "fork", tickForever("k", `"fork":["daemon","termproof"]`))
 				for _, how := range []string{"daemon", "termproof"} {
-					_, err := r.w.WaitFor("k/"+how, "tick", 20*time.Second)
-					r.ok(err)
+					r.seen("k/"+how, "tick")
 				}
 				victims = append(victims, "1")
 			}
@@ -53,7 +51,7 @@ func TestCrash(t *testing.T) {
 			if s := r.state(); isolation == IsolationShared && (s.Start != 2 || s.Initialized != 1 || s.Ready != 1) {
 				t.Errorf("%+v: want the second process in the same session", s)
 			}
-			if !r.w.StillTicking("dev/setsid", 2*time.Second) {
+			if !r.works("dev/setsid", 2*time.Second) {
 				t.Error("what an earlier call left behind was ended")
 			}
 		})
@@ -65,8 +63,7 @@ func TestCrashWhileStopping(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *Config) { c.Ladder, c.Enforce = belay.Ladder{}, EnforceAuto })
 	r.start("1", "fork", tickForever("k", `"deaf":true`, `"fork":["daemon"]`))
-	_, err := r.w.WaitFor("k/daemon", "tick", 20*time.Second)
-	r.ok(err)
+	r.seen("k/daemon", "tick")
 	r.ok(r.Cancel("1", "enough"))
 	r.ok(r.Call("2", "crash", "{}", ""))
 	r.wantVerdict(r.receipt("1"), belay.Confirmed, belay.ScopeLocalTree)
@@ -150,8 +147,7 @@ func TestCrashClose(t *testing.T) {
 		"during force": func(r *rig) {
 			r.start("1", "tick", tickForever("k", `"deaf":true`))
 			r.ok(r.Cancel("1", "enough"))
-			_, err := r.w.WaitFor("server", "sigterm", 10*time.Second)
-			r.ok(err)
+			r.seen("server", "sigterm")
 		},
 		"during the restart": func(r *rig) {
 			r.start("1", "tick", tickForever("k", `"deaf":true`))

@@ -41,8 +41,7 @@ func TestForceAutoSignsOfLife(t *testing.T) {
 			r := newRig(t, inMode(EnforceAuto), c.flags...)
 			r.start("1", c.tool, c.args)
 			if c.tool == "fork" {
-				_, err := r.w.WaitFor("k/daemon", "tick", 10*time.Second)
-				r.ok(err)
+				r.seen("k/daemon", "tick")
 			}
 			r.ok(r.Cancel("1", "enough"))
 			if c.tool == "fork" { // a later call must not hide whose child it is
@@ -205,7 +204,7 @@ func TestForceModesThatKeep(t *testing.T) {
 			if !strings.Contains(receipt.Held, c.held) || !receipt.StillActive {
 				t.Errorf("held %q, still active %v", receipt.Held, receipt.StillActive)
 			}
-			if !r.w.StillTicking("k", time.Second) || r.state().Pid != before.Pid {
+			if !r.works("k", time.Second) || r.state().Pid != before.Pid {
 				t.Error("force was used")
 			}
 			r.stop("1", false)
@@ -214,7 +213,7 @@ func TestForceModesThatKeep(t *testing.T) {
 				r.wantVerdict(receipt, belay.Signalled, "")
 				r.stop("1", true)
 				r.wantVerdict(r.receipt("1"), belay.Signalled, "")
-				if r.state().Pid != before.Pid || !r.w.StillTicking("k", time.Second) {
+				if r.state().Pid != before.Pid || !r.works("k", time.Second) {
 					t.Error("force was used")
 				}
 				return
@@ -230,7 +229,7 @@ func TestForceModesThatKeep(t *testing.T) {
 // from then on, and the log says so; a person's second Stop still forces.
 func TestForceCircuit(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, inMode(EnforceStrict, func(c *Config) { c.Ladder.Grace = 50 * time.Millisecond }))
+	r := newRig(t, inMode(EnforceStrict))
 	for i, id := range []string{"1", "2", "3", "4"} {
 		key := "k" + id
 		r.start(id, "tick", tickForever(key, `"deaf":true`))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -157,8 +158,7 @@ func (r *rig) start(id, tool, args string) {
 	r.ok(r.Call(id, tool, args, ""))
 	var a struct{ Key string }
 	_ = json.Unmarshal([]byte(args), &a)
-	_, err := r.w.WaitFor(a.Key, "start", 20*time.Second)
-	r.ok(err)
+	r.seen(a.Key, "start")
 }
 
 // ask sends a tools/call under a fresh id and returns the answer.
@@ -170,6 +170,35 @@ func (r *rig) ask(tool, args string) faketool.Message {
 	m, err := r.Expect(id)
 	r.ok(err)
 	return m
+}
+
+// lines counts the lines of the witness that hold a text. It parses nothing: a
+// test that polls must not take the machine from what it waits for.
+func (r *rig) lines(text string) int {
+	b, err := os.ReadFile(r.w.Path)
+	if err != nil && !os.IsNotExist(err) {
+		r.t.Fatal(err)
+	}
+	return bytes.Count(b, []byte(text))
+}
+
+// seen waits until the witness has an event.
+func (r *rig) seen(key, name string) {
+	r.t.Helper()
+	r.until("the witness has "+key+" "+name, 30*time.Second, func() bool {
+		return r.lines(" "+key+" "+name) > 0
+	})
+}
+
+// works reports whether the tool ticks within the time.
+func (r *rig) works(key string, window time.Duration) bool {
+	before := r.lines(" " + key + " tick ")
+	for end := time.Now().Add(window); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if r.lines(" "+key+" tick ") > before {
+			return true
+		}
+	}
+	return false
 }
 
 // echo fails unless the session answers.
@@ -287,7 +316,7 @@ func (r *rig) dead(key string) {
 // until polls a condition.
 func (r *rig) until(what string, within time.Duration, cond func() bool) {
 	r.t.Helper()
-	for end := time.Now().Add(within); !cond(); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(within); !cond(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
 			r.t.Fatalf("%s: not within %v\n%s", what, within, r.logs)
 		}

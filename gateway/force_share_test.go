@@ -82,7 +82,7 @@ func TestForceDrainRunsOut(t *testing.T) {
 	if after := r.state(); after.Pid != before.Pid {
 		t.Error("the process was not kept")
 	}
-	if !r.w.StillTicking("other", time.Second) {
+	if !r.works("other", time.Second) {
 		t.Error("the other call was harmed")
 	}
 	r.ok(r.Cancel("2", "enough too"))
@@ -92,7 +92,7 @@ func TestForceDrainRunsOut(t *testing.T) {
 	r.stop("1", false)
 	r.wantVerdict(r.receipt("1"), belay.Confirmed, belay.ScopeLocalTree)
 	r.echo()
-	if r.w.StillTicking("deaf", 100*time.Millisecond) {
+	if r.works("deaf", 100*time.Millisecond) {
 		t.Error("the deaf tool works on")
 	}
 }
@@ -146,7 +146,7 @@ func TestForceIsolationCall(t *testing.T) {
 			r.wantVerdict(receipt, belay.Confirmed, belay.ScopeLocalTree)
 			r.dead("deaf")
 			r.dead("deaf/")
-			if !r.w.StillTicking("other", time.Second) {
+			if !r.works("other", time.Second) {
 				t.Error("the other call was harmed")
 			}
 			for range 3 {
@@ -166,8 +166,7 @@ func TestForceIsolationCallKeepsWhatWasLeft(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *Config) { c.Isolation = IsolationCall }, "-no-subscribe", "-reply=result")
 	r.ask("devserver", `{"key":"dev"}`)
-	_, err := r.w.WaitFor("dev/setsid", "tick", 10*time.Second)
-	r.ok(err)
+	r.seen("dev/setsid", "tick")
 	dev := r.w.Pids("dev/setsid")[0]
 	for i, args := range []string{tickForever("obeys"), tickForever("deaf", `"deaf":true`)} {
 		// Births are told apart by 10 ms.
@@ -179,7 +178,7 @@ func TestForceIsolationCallKeepsWhatWasLeft(t *testing.T) {
 		r.receipt(id)
 		r.dead(key)
 	}
-	if !faketool.Alive(dev) || !r.w.StillTicking("dev/setsid", time.Second) {
+	if !faketool.Alive(dev) || !r.works("dev/setsid", time.Second) {
 		t.Error("the dev server of an earlier call was harmed")
 	}
 }
@@ -265,7 +264,7 @@ func TestForceNow(t *testing.T) {
 			r.ok(r.Call(id, "tick", tickForever(key, `"deaf":true`), ""))
 			<-done
 			r.wantVerdict(r.receipt(id), belay.Confirmed, r.receipt(id).Scope)
-			if r.w.StillTicking(key, 50*time.Millisecond) {
+			if r.works(key, 50*time.Millisecond) {
 				t.Errorf("%s works on", key)
 			}
 		}
@@ -278,12 +277,10 @@ func TestForcePlan(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.ask("devserver", `{"key":"dev"}`)
-	_, err := r.w.WaitFor("dev/setsid", "tick", 10*time.Second)
-	r.ok(err)
+	r.seen("dev/setsid", "tick")
 	time.Sleep(20 * time.Millisecond) // births are told apart by 10 ms
 	r.start("1", "fork", tickForever("k", `"fork":["daemon"]`))
-	_, err = r.w.WaitFor("k/daemon", "tick", 10*time.Second)
-	r.ok(err)
+	r.seen("k/daemon", "tick")
 	results, err := r.tree.Cancel(context.Background(), belay.CancelRequest{
 		Filter: belay.Filter{IDs: []belay.RunID{r.run("1").ID()}}, DryRun: true,
 		Cancellation: belay.Cancellation{Cause: belay.CauseUser},
@@ -309,7 +306,7 @@ func TestForcePlan(t *testing.T) {
 	if got := pids(plan.Spared); !slices.Equal(got, []int{dev}) {
 		t.Errorf("would spare %v, want the dev server %d", got, dev)
 	}
-	if r.run("1").Cancellation() != nil || !r.w.StillTicking("k", time.Second) || r.w.Count("k", "signal") != 0 {
+	if r.run("1").Cancellation() != nil || !r.works("k", time.Second) || r.w.Count("k", "signal") != 0 {
 		t.Error("the dry run changed something")
 	}
 }

@@ -19,12 +19,11 @@ func tickForever(key string, more ...string) string {
 // the witness of the whole call was still written.
 func (r *rig) stopTime(id, key string) time.Duration {
 	r.t.Helper()
-	_, err := r.w.WaitFor(key, "tick", 20*time.Second)
-	r.ok(err)
+	r.seen(key, "tick")
 	at := time.Now()
 	r.ok(r.Cancel(id, "enough"))
 	r.receipt(id)
-	if r.w.StillTicking(key, 100*time.Millisecond) {
+	if r.works(key, 100*time.Millisecond) {
 		r.t.Errorf("%s still works after its receipt", key)
 	}
 	return r.w.LastTick(key).Sub(at)
@@ -93,8 +92,7 @@ func TestForceForks(t *testing.T) {
 				r := newRig(t, func(cfg *Config) { cfg.Cgroup, cfg.Enforce = mode, enforce })
 				r.start("1", "fork", tickForever("k", `"fork":["child","setsid","daemon","envi","respawn","termproof"]`, `"deaf":true`))
 				for _, how := range []string{"child", "setsid", "daemon", "envi", "respawn", "termproof"} {
-					_, err := r.w.WaitFor("k/"+how, "tick", 20*time.Second)
-					r.ok(err)
+					r.seen("k/"+how, "tick")
 				}
 				r.ok(r.Cancel("1", "enough"))
 				r.wantVerdict(r.receipt("1"), belay.Confirmed, belay.ScopeLocalTree)
@@ -113,7 +111,7 @@ func TestForceAndReplies(t *testing.T) {
 		r.start("1", "tick", tickForever("k", `"deaf":true`))
 		r.ok(r.Cancel("1", "enough"))
 		r.wantVerdict(r.receipt("1"), belay.Confirmed, belay.ScopeLocalTree)
-		if r.w.StillTicking("k", 100*time.Millisecond) {
+		if r.works("k", 100*time.Millisecond) {
 			t.Error("the tool works on")
 		}
 		r.silent("1")
@@ -137,8 +135,7 @@ func TestForceAndReplies(t *testing.T) {
 			r := newRig(t, nil, "-reply=result")
 			before := r.state()
 			r.start("1", "fork", tickForever("k", `"fork":["`+child+`"]`))
-			_, err := r.w.WaitFor("k/"+child, "tick", 20*time.Second)
-			r.ok(err)
+			r.seen("k/"+child, "tick")
 			r.ok(r.Cancel("1", "enough"))
 			receipt := r.receipt("1")
 			r.wantVerdict(receipt, belay.Acknowledged, "")

@@ -2,14 +2,12 @@ package gateway
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -415,15 +413,6 @@ func TestStressManyAtOnce(t *testing.T) {
 		}
 		return last.Time.Sub(at)
 	})
-}
-
-// lines counts the lines of the witness that hold a text. It parses nothing: a
-// test that polls must not take the machine from what it waits for.
-func (r *rig) lines(text string) int {
-	time.Sleep(20 * time.Millisecond)
-	b, err := os.ReadFile(r.w.Path)
-	r.ok(err)
-	return bytes.Count(b, []byte(text))
 }
 
 func heap() uint64 {
