@@ -1,6 +1,9 @@
 package gateway
 
 import (
+	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -161,4 +164,30 @@ func TestForceAndReplies(t *testing.T) {
 			return len(faketool.WaitDead(r.w.Pids("server")[:1], 0)) == 0
 		})
 	})
+}
+
+// DESIGN 11.7: a tool that is known to clean up slowly, and was only found
+// inside the tree, gets ten seconds between SIGTERM and SIGKILL.
+func TestForceLetsSlowToolsCleanUp(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	dir := t.TempDir()
+	tool := filepath.Join(dir, "git")
+	r.ok(copyProgram("/bin/sh", tool))
+	script := filepath.Join(dir, "script")
+	r.ok(os.WriteFile(script, []byte(`trap '(trap "" TERM; sleep 1.5); echo >`+dir+`/cleaned; exit' TERM
+echo >`+dir+`/runs
+while :; do sleep 0.05; done
+`), 0o600))
+	text, err := json.Marshal("exec " + tool + " " + script + " commit")
+	r.ok(err)
+	r.start("1", "shell", `{"key":"k","text":`+string(text)+`}`)
+	exists := func(name string) bool { _, err := os.Stat(filepath.Join(dir, name)); return err == nil }
+	r.until("the slow tool runs", 10*time.Second, func() bool { return exists("runs") })
+	r.ok(r.Cancel("1", "enough"))
+	r.wantVerdict(r.receipt("1"), belay.Confirmed, belay.ScopeLocalTree)
+	if !exists("cleaned") {
+		t.Errorf("it was killed before it had cleaned up:\n%s", timeline(r.receipt("1")))
+	}
+	r.echo()
 }
