@@ -111,7 +111,13 @@ func (c Config) withDefaults() (Config, error) {
 		c.Facts = &peers.Facts{}
 	}
 	c.watch = c.Ladder.WithDefaults().ConfirmAfter
-	c.Ladder, _ = supervise.Ladder(c.Ladder, c.Facts, c.Command) // with time for a slow tool inside the tree
+	var slow string
+	if c.Ladder, slow = supervise.Ladder(c.Ladder, c.Facts, c.Command); slow == "" {
+		// A slow tool that is only found inside the tree gets its time all the
+		// same; its end then upgrades a receipt that is final already. A
+		// silent server would else keep everybody waiting for four more seconds.
+		c.Ladder.ConfirmAfter = c.watch
+	}
 	return c, nil
 }
 
