@@ -39,13 +39,15 @@ type Reader struct {
 	err        error  // from src, to be reported when the buffer is used up
 }
 
-// NewReader returns a Reader of the lines in src.
+// NewReader returns a Reader of the lines in src. An *os.File is taken as it is
+// from here on: its method Fd, which puts it into blocking mode, must not be
+// called any more, and a read deadline must be set after this.
 func NewReader(src io.Reader, opts ReaderOptions) *Reader {
 	if opts.Max <= 0 {
 		opts.Max = DefaultMaxLine
 	}
 	small := make([]byte, tinyBuf)
-	return &Reader{src: src, max: opts.Max, small: small, buf: small}
+	return &Reader{src: readDirect(src), max: opts.Max, small: small, buf: small}
 }
 
 // TooLongError says that a line was over the bound. The line is gone, the reader

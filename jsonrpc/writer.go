@@ -58,7 +58,7 @@ type WriterOptions struct {
 type Writer struct {
 	dst  io.Writer
 	opts WriterOptions
-	now  func([]byte) int // how a sender writes, see newDirect; nil: only the goroutine does
+	now  func([]byte) int // how a sender writes, see writeNow; nil: only the goroutine does
 	done chan struct{}    // closed when the goroutine has ended
 	end  sync.Once        // closes dst
 
@@ -82,12 +82,13 @@ type waiter struct {
 	ch  chan struct{} // closed when seq is no longer pending, or never will be written
 }
 
-// NewWriter starts a Writer to dst.
+// NewWriter starts a Writer to dst. An *os.File is taken as it is from here on:
+// its method Fd, which puts it into blocking mode, must not be called any more.
 func NewWriter(dst io.Writer, opts WriterOptions) *Writer {
 	if opts.MaxQueued <= 0 {
 		opts.MaxQueued = DefaultMaxQueued
 	}
-	w := &Writer{dst: dst, opts: opts, now: newDirect(dst), done: make(chan struct{})}
+	w := &Writer{dst: dst, opts: opts, now: writeNow(dst), done: make(chan struct{})}
 	w.wake.L = &w.mu
 	go w.run()
 	return w
