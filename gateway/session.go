@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"path/filepath"
@@ -98,8 +100,25 @@ func Open(ctx context.Context, cfg Config, out io.Writer) (*Session, error) {
 	}
 	s.mu.Lock()
 	s.current, up.ready = up, true
+	s.goLocked(s.watchCaller)
 	s.mu.Unlock()
 	return s, nil
+}
+
+// ErrCallerGone says that the caller takes no answers any more.
+var ErrCallerGone = errors.New("the caller takes no answers any more")
+
+// watchCaller ends the session when its writer has ended although nobody closed
+// it: whoever was to read is gone, and work for nobody must not go on.
+func (s *Session) watchCaller() {
+	select {
+	case <-s.life.Done():
+		return
+	case <-s.out.Done():
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.failLocked(fmt.Errorf("%w: %w", ErrCallerGone, s.out.Err()))
 }
 
 // Run is the session's run.

@@ -65,7 +65,7 @@ func (c *wrapCmd) Run(env *Env) error {
 	if err != nil {
 		return err
 	}
-	waitable(env)
+	tune(waitable(env))
 	ctx := context.Background()
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
@@ -111,7 +111,11 @@ func (c *wrapCmd) serve(ctx context.Context, session *gateway.Session, lines <-c
 	case <-session.Ended():
 		end = belay.Cancellation{Cause: belay.CauseShutdown, Via: "belay", Reason: "the session cannot go on"}
 		result = session.Err()
-		if errors.Is(result, belay.ErrCancelled) { // somebody stopped the session: that is what was wanted
+		switch {
+		case errors.Is(result, belay.ErrCancelled): // somebody stopped the session: that is what was wanted
+			result = nil
+		case errors.Is(result, gateway.ErrCallerGone): // as if it had closed our input, too
+			end = belay.Cancellation{Cause: belay.CauseDisconnect, Via: "stdio", Reason: "the caller went away"}
 			result = nil
 		}
 	}
