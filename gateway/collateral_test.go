@@ -87,12 +87,6 @@ func newScope(t *testing.T) string {
 
 var scopes atomic.Int64
 
-// copyProgram is done by another process: a descriptor open for writing that a
-// fork elsewhere in this test inherits would make the copy "text file busy".
-func copyProgram(from, to string) error {
-	return exec.Command("sh", "-c", `cat <"$0" >"$1" && chmod +x "$1"`, from, to).Run()
-}
-
 func (d *decoys) shell(command string) {
 	d.r.t.Helper()
 	args, err := json.Marshal(map[string]string{"key": "shell", "text": command})
