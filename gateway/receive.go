@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"runtime"
 
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/jsonrpc"
@@ -185,12 +186,13 @@ func (s *Session) cancelledLocked(m *mcp.Message) {
 	case c.run == nil:
 		s.log.Warn("a cancel of a handshake was ignored", "method", c.method)
 	default:
-		s.log.Info("the caller cancelled a call", "run", c.run.ID(), "call", c.title(), "reason", cancel.Reason)
 		c.byCaller = true
 		s.forgetLocked(c)
 		s.leaveBatchLocked(c)
 		s.mu.Unlock() // Cancel calls onCancel, which takes the lock
 		c.run.Cancel(s.byCaller(cancel.Reason))
+		runtime.Gosched() // the server is told before anything is written elsewhere
+		s.log.Info("the caller cancelled a call", "run", c.run.ID(), "call", c.title(), "reason", cancel.Reason)
 		s.mu.Lock()
 	}
 }
