@@ -182,7 +182,7 @@ func (u *upstream) drain(ctx context.Context, c *call) error {
 func (u *upstream) undrainAfterLocked(c *call) {
 	s := u.s
 	s.goLocked(func() {
-		c.run.Wait(s.life)
+		_, _ = c.run.Wait(s.life)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if u.force == nil {

@@ -113,7 +113,7 @@ func TestForceAutoLogIsASign(t *testing.T) {
 		r.ok(err)
 		r.ok(r.Cancel(id, "enough"))
 		_, err = server.Await("cancel", func(m faketool.Message) bool {
-			return m.Method == "notifications/cancelled" && strings.Contains(m.Raw, string(asked.ID))
+			return m.Method == "notifications/cancelled" && strings.Contains(m.Raw, asked.ID)
 		})
 		r.ok(err)
 	}

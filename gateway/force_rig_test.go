@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -230,9 +231,9 @@ func (r *rig) run(id string) *belay.Run {
 	r.t.Helper()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		list, _ := r.tree.List(context.Background(), belay.Filter{Ended: true, Kinds: []belay.Kind{belay.KindCall}})
-		for i := len(list) - 1; i >= 0; i-- {
-			if list[i].Address == id {
-				run, err := r.tree.Run(list[i].ID)
+		for _, l := range slices.Backward(list) {
+			if l.Address == id {
+				run, err := r.tree.Run(l.ID)
 				r.ok(err)
 				return run
 			}

@@ -7,9 +7,10 @@ import (
 	"os"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/belayhq/belay/internal/faketool"
 	"github.com/belayhq/belay/proc"
-	"go.uber.org/goleak"
 )
 
 // TestMain makes the test binary the programs that tests start: a guardian, a

@@ -32,7 +32,8 @@ func (r *link) state(id string) (s struct {
 	Version, Level                 string
 	Subscribed, Answers            []string
 	Client                         json.RawMessage
-}) {
+},
+) {
 	r.t.Helper()
 	if err := r.Call(id, "state", `{}`, ""); err != nil {
 		r.t.Fatal(err)

@@ -10,9 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rogpeppe/go-internal/txtar"
+
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/internal/faketool"
-	"github.com/rogpeppe/go-internal/txtar"
 )
 
 var update = flag.Bool("update", false, "write what was received into the transcripts")

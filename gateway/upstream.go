@@ -288,8 +288,7 @@ func (u *upstream) watchLeader(stop <-chan struct{}) {
 }
 
 func (u *upstream) lastWords(err error) {
-	var part *jsonrpc.PartialError
-	if errors.As(err, &part) {
+	if part, ok := errors.AsType[*jsonrpc.PartialError](err); ok {
 		u.s.log.Warn("the server ended in the middle of a message; it was dropped", "bytes", part.Size, "begins", begins(part.Prefix))
 		return
 	}

@@ -476,6 +476,7 @@ func TestLateAnswersAreMuted(t *testing.T) { // MCP-G24, MCP-G27
 		}
 	}
 }
+
 func TestNextCallBehindADeafBlockedServer(t *testing.T) { // MCP-G33, G36
 	// The server's only thread is inside the deaf call: the next call, made at
 	// once, sits behind it unread. It must not hold the force back.

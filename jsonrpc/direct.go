@@ -30,7 +30,6 @@ type direct struct {
 	src    io.Reader             // of a reader: where read errors come from
 	b      []byte
 	n      int
-	wait   bool // read: there was nothing
 }
 
 // newDirect returns a direct for a file that the runtime's poller watches,

@@ -8,8 +8,10 @@ import (
 
 // MCP-G6, MCP-G7: all of these are different ids, as values and as keys.
 func TestIDsKeepTypeAndText(t *testing.T) {
-	texts := []string{`1`, `"1"`, `1.0`, `1e0`, `1E0`, `1152921504606846976`, `1152921504606846977`, `null`, `"null"`,
-		`0`, `-0`, `"0"`, `""`, `"a\"b"`, `"a"`, `"A"`, `"\ud800"`, `"\ud801"`, `"�"`, `" 1"`}
+	texts := []string{
+		`1`, `"1"`, `1.0`, `1e0`, `1E0`, `1152921504606846976`, `1152921504606846977`, `null`, `"null"`,
+		`0`, `-0`, `"0"`, `""`, `"a\"b"`, `"a"`, `"A"`, `"\ud800"`, `"\ud801"`, `"�"`, `" 1"`,
+	}
 	values, keys := map[ID]string{{}: "absent"}, map[string]string{ID{}.Key(): "absent"}
 	for _, text := range texts {
 		id, err := ParseID([]byte(" " + text + "\n"))

@@ -2,6 +2,7 @@ package jsonrpc
 
 import (
 	"bytes"
+	"maps"
 	"sync"
 	"sync/atomic"
 )
@@ -39,9 +40,7 @@ func intern(text []byte) string {
 	defer internLock.Unlock()
 	next := make(map[string]string, internMax)
 	if known = interned.Load(); known != nil {
-		for k, v := range *known {
-			next[k] = v
-		}
+		maps.Copy(next, *known)
 	}
 	if len(next) < internMax {
 		next[s] = s

@@ -234,7 +234,7 @@ func (r *Reader) read() {
 // discard throws the rest of an overlong line away and reports it. It keeps the
 // line's last bytes in a small window that slides along.
 func (r *Reader) discard() error {
-	e := r.tooLong(r.buf[r.start:r.end]).(*TooLongError)
+	e := r.tooLong(r.buf[r.start:r.end]).(*TooLongError) //nolint:forcetypeassert // tooLong makes no other
 	window := e.Tail
 	r.start, r.seen = r.end, r.end
 	for {

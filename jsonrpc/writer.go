@@ -500,7 +500,7 @@ func (w *Writer) abort(cause error) error {
 	if d, ok := w.dst.(interface{ SetWriteDeadline(time.Time) error }); ok {
 		_ = d.SetWriteDeadline(time.Unix(1, 0)) // long past; not every file can
 		if w.opts.KeepOpen {
-			defer d.SetWriteDeadline(time.Time{})
+			defer func() { _ = d.SetWriteDeadline(time.Time{}) }()
 		}
 	}
 	w.closeDst()

@@ -58,8 +58,13 @@ func TestReadCancel(t *testing.T) {
 		{`{"reason":7,"requestId":1.0}`, "1.0", ""},
 		{`{"request\u0049d":0}`, "0", ""},
 		{`{"requestId":7,"reason":"` + strings.Repeat("é", 1000) + `"}`, "7", strings.Repeat("é", 512)},
-		{`{}`, "", ""}, {`[]`, "", ""}, {`{"requestId":null}`, "", ""}, {`{"requestId":true}`, "", ""}, {`{"requestId":[1]}`, "", ""},
-		{`{"requestId":1,"requestId":1}`, "", ""}, {`{"requestid":1}`, "", ""},
+		{`{}`, "", ""},
+		{`[]`, "", ""},
+		{`{"requestId":null}`, "", ""},
+		{`{"requestId":true}`, "", ""},
+		{`{"requestId":[1]}`, "", ""},
+		{`{"requestId":1,"requestId":1}`, "", ""},
+		{`{"requestid":1}`, "", ""},
 	} {
 		m := read(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":`+c.params+`}`)
 		cancel, err := m.ReadCancel()
@@ -132,8 +137,8 @@ func TestPartialText(t *testing.T) {
 		`"result":{"content":[]}`:                  "",
 		`"result":{"content":{"text":"a"}}`:        "",
 		`"result":{"content":[{"text":7},3,null]}`: "",
-		`"result":{}`: "",
-		`"result":[]`: "",
+		`"result":{}`:                              "",
+		`"result":[]`:                              "",
 		`"error":{"code":1,"message":"m","data":{"content":[{"text":"not this"}]}}`: "",
 	} {
 		m := read(t, `{"jsonrpc":"2.0","id":1,`+result+`}`)

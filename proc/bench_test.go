@@ -49,8 +49,10 @@ func BenchmarkKill(b *testing.B) {
 			var gone time.Duration
 			for range b.N {
 				b.StopTimer()
-				tree, err := Start(context.Background(), Config{Path: "sh", Args: []string{"-c",
-					"sleep 1000 & sleep 1000 & setsid sleep 1000 & setsid sleep 1000 & wait"}, Cgroup: m.mode})
+				tree, err := Start(context.Background(), Config{Path: "sh", Args: []string{
+					"-c",
+					"sleep 1000 & sleep 1000 & setsid sleep 1000 & setsid sleep 1000 & wait",
+				}, Cgroup: m.mode})
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -33,7 +33,7 @@ func cgroupHome() string {
 		return ""
 	}
 	own := ""
-	for _, line := range strings.Split(string(self), "\n") {
+	for line := range strings.SplitSeq(string(self), "\n") {
 		if path, ok := strings.CutPrefix(line, "0::"); ok {
 			own = path
 		}
@@ -45,7 +45,7 @@ func cgroupHome() string {
 	if err != nil {
 		return ""
 	}
-	for _, line := range strings.Split(string(mounts), "\n") {
+	for line := range strings.SplitSeq(string(mounts), "\n") {
 		root, point, ok := cgroupMount(line)
 		if !ok {
 			continue
@@ -141,7 +141,7 @@ func (c *cgroup) pids() map[int]bool {
 		if err != nil {
 			return
 		}
-		for _, s := range strings.Fields(string(b)) {
+		for s := range strings.FieldsSeq(string(b)) {
 			if pid, err := strconv.Atoi(s); err == nil && pid > 0 {
 				out[pid] = true
 			}
@@ -173,7 +173,7 @@ func (c *cgroup) event(key string) (string, bool) {
 	if n < 0 {
 		return "", false
 	}
-	for _, line := range strings.Split(string(buf[:n]), "\n") {
+	for line := range strings.SplitSeq(string(buf[:n]), "\n") {
 		if v, ok := strings.CutPrefix(line, key+" "); ok {
 			return v, true
 		}
@@ -184,14 +184,11 @@ func (c *cgroup) event(key string) (string, bool) {
 // await polls an event for a short time. The kernel could notify by POLLPRI,
 // but freezing and dying take well below a millisecond in nearly all cases,
 // less than a poll set-up with its own races.
-func (c *cgroup) await(key, want string, limit time.Duration) bool {
+func (c *cgroup) await(key, want string, limit time.Duration) {
 	for end := time.Now().Add(limit); ; time.Sleep(200 * time.Microsecond) {
 		got, ok := c.event(key)
-		if !ok || got == want {
-			return ok
-		}
-		if time.Now().After(end) {
-			return false
+		if !ok || got == want || time.Now().After(end) {
+			return
 		}
 	}
 }
@@ -203,7 +200,7 @@ func (c *cgroup) usage() (time.Duration, bool) {
 	if n < 0 {
 		return 0, false
 	}
-	for _, line := range strings.Split(string(buf[:n]), "\n") {
+	for line := range strings.SplitSeq(string(buf[:n]), "\n") {
 		if v, ok := strings.CutPrefix(line, "usage_usec "); ok {
 			us, err := strconv.ParseInt(v, 10, 64)
 			return time.Duration(us) * time.Microsecond, err == nil
@@ -228,7 +225,7 @@ func (c *cgroup) evacuate() {
 		return
 	}
 	parent := &cgroup{dir: filepath.Dir(c.dir)}
-	for _, pid := range strings.Fields(string(b)) {
+	for pid := range strings.FieldsSeq(string(b)) {
 		_ = parent.write("cgroup.procs", pid)
 	}
 }

@@ -94,7 +94,7 @@ func resolve(name, dir string, env []string) (string, error) {
 		return "", fmt.Errorf("%w: no command given", ErrNotFound)
 	}
 	if strings.Contains(name, "/") {
-		return name, checkExecutable(name, inDir(dir, name))
+		return name, checkExecutable(inDir(dir, name))
 	}
 	path := ""
 	for _, e := range env {
@@ -111,7 +111,7 @@ func resolve(name, dir string, env []string) (string, error) {
 		if !strings.Contains(file, "/") {
 			file = "./" + file
 		}
-		err := checkExecutable(name, inDir(dir, file))
+		err := checkExecutable(inDir(dir, file))
 		if err == nil {
 			return file, nil
 		}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -93,12 +94,7 @@ func TestOwnerTerminated(t *testing.T) {
 }
 
 func noneLiving(pids []int) bool {
-	for _, pid := range pids {
-		if living(pid) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(pids, living)
 }
 
 // DESIGN 11.7: a guardian's death is noticed within 100 ms, and P ends the
@@ -176,7 +172,7 @@ func TestGuardianIgnoresSignalsLeaderDoesNot(t *testing.T) {
 		syscall.Kill(tree.GuardianPID(), sig)
 	}
 	ignored := func(pid int) string {
-		for _, l := range strings.Split(readBounded(fmt.Sprintf("/proc/%d/status", pid), 1<<16), "\n") {
+		for l := range strings.SplitSeq(readBounded(fmt.Sprintf("/proc/%d/status", pid), 1<<16), "\n") {
 			if v, ok := strings.CutPrefix(l, "SigIgn:"); ok {
 				return strings.TrimSpace(v)
 			}
@@ -220,7 +216,7 @@ func TestGuardianIsLight(t *testing.T) {
 	time.Sleep(700 * time.Millisecond)
 	woken := switches(t, tree.GuardianPID()) - before
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", tree.GuardianPID()))
-	for _, l := range strings.Split(string(b), "\n") {
+	for l := range strings.SplitSeq(string(b), "\n") {
 		for _, k := range []string{"Rss:", "Pss:", "Pss_Anon:"} {
 			if strings.HasPrefix(l, k) {
 				t.Log(l)
@@ -240,7 +236,7 @@ func switches(t *testing.T, pid int) (n int) {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 	for _, f := range files {
 		b, _ := os.ReadFile(f)
-		for _, l := range strings.Split(string(b), "\n") {
+		for l := range strings.SplitSeq(string(b), "\n") {
 			if k, v, ok := strings.Cut(l, ":"); ok && strings.HasSuffix(k, "ctxt_switches") {
 				i, _ := strconv.Atoi(strings.TrimSpace(v))
 				n += i

@@ -236,12 +236,12 @@ func say(n notice) {
 	}
 }
 
-// readLine reads one JSON line of at most max bytes.
-func readLine(in *bufio.Reader, into any, max int) error {
+// readLine reads one JSON line of at most limit bytes.
+func readLine(in *bufio.Reader, into any, limit int) error {
 	var buf []byte
 	for {
 		part, err := in.ReadSlice('\n')
-		if len(buf)+len(part) > max {
+		if len(buf)+len(part) > limit {
 			return errors.New("control line too long")
 		}
 		buf = append(buf, part...)

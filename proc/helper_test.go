@@ -190,7 +190,7 @@ func startScenario(t testing.TB, name, d string, mode CgroupMode) *Tree {
 // pidsOf returns what the witnesses in d have written.
 func pidsOf(d string) (pids []int) {
 	b, _ := os.ReadFile(filepath.Join(d, "pids"))
-	for _, s := range strings.Fields(string(b)) {
+	for s := range strings.FieldsSeq(string(b)) {
 		if pid, err := strconv.Atoi(s); err == nil {
 			pids = append(pids, pid)
 		}

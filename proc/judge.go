@@ -65,7 +65,7 @@ func (v *view) pick(pids map[int]bool) []Process {
 // spareAll marks the spared among members (sets Process.Spare): those for
 // which why gives a reason, then the descendants of the spared, then the
 // sessions that a spared process leads. The leader is never marked.
-func spareAll(v *view, members []Process, leader ID, why func(*Process) string) {
+func spareAll(v *view, members []Process, leader ID, why func(*Process) string) { //nolint:unparam // v is what a rule would look at
 	spared := make(map[int]string)
 	for i := range members {
 		p := &members[i]

@@ -35,9 +35,9 @@ func parseGuardian(cmdline []byte) (label string, ok bool) {
 	return string(f[3]), true
 }
 
-// cmdline returns the arguments joined by spaces, at most max bytes.
-func cmdline(pid, max int) string {
-	b := bytes.TrimRight(rawCmdline(pid, max), "\x00")
+// cmdline returns the arguments joined by spaces, at most limit bytes.
+func cmdline(pid, limit int) string {
+	b := bytes.TrimRight(rawCmdline(pid, limit), "\x00")
 	return string(bytes.ReplaceAll(b, []byte{0}, []byte{' '}))
 }
 

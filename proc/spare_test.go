@@ -378,8 +378,10 @@ func TestHeldDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	c := startTree(t, Config{Path: "python3", Args: []string{"-c",
-		"import socket,sys,time; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); print(flush=True); time.sleep(1000)", path}})
+	c := startTree(t, Config{Path: "python3", Args: []string{
+		"-c",
+		"import socket,sys,time; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); print(flush=True); time.sleep(1000)", path,
+	}})
 	io.ReadFull(c.Stdout(), make([]byte, 1))
 	conn, err := l.Accept()
 	if err != nil {
@@ -407,8 +409,10 @@ func TestRemoteConns(t *testing.T) {
 	}
 	defer l.Close()
 	host, port, _ := net.SplitHostPort(l.Addr().String())
-	c := startTree(t, Config{Path: "python3", Args: []string{"-c",
-		"import socket,sys,time; s=socket.create_connection((sys.argv[1], int(sys.argv[2]))); print(flush=True); time.sleep(1000)", host, port}})
+	c := startTree(t, Config{Path: "python3", Args: []string{
+		"-c",
+		"import socket,sys,time; s=socket.create_connection((sys.argv[1], int(sys.argv[2]))); print(flush=True); time.sleep(1000)", host, port,
+	}})
 	io.ReadFull(c.Stdout(), make([]byte, 1))
 	conns := c.RemoteConns()
 	if net.ParseIP(host).IsLoopback() {

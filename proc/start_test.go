@@ -116,7 +116,7 @@ func TestDefaultEnvAndMarker(t *testing.T) {
 func TestLeaderHoldsOnlyStdio(t *testing.T) {
 	out, _ := output(t, Config{Path: "sh", Args: []string{"-c", "ls -l /proc/$$/fd"}})
 	var fds []string
-	for _, l := range strings.Split(out, "\n") {
+	for l := range strings.SplitSeq(out, "\n") {
 		if f := strings.Fields(l); len(f) > 8 {
 			fds = append(fds, f[8])
 		}

@@ -15,7 +15,7 @@ import (
 func isNotFound(err error) bool { return errors.Is(err, ErrNotFound) }
 
 // checkExecutable says early, and in words, what execve would refuse.
-func checkExecutable(name, file string) error {
+func checkExecutable(file string) error {
 	st, err := os.Stat(file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):

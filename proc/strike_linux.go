@@ -22,11 +22,11 @@ const cgroupWait = 30 * time.Millisecond
 // born, the selected ones are killed one by one, and the rest is thawed.
 func (e *engine) strikeCgroup(sel Selection, whole bool, selected []Process, r *Report) bool {
 	inside := e.cg.pids()
-	any := false
+	found := false
 	for _, p := range selected {
-		any = any || inside[p.PID]
+		found = found || inside[p.PID]
 	}
-	if !any {
+	if !found {
 		return false
 	}
 	if whole {

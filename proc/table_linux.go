@@ -21,7 +21,8 @@ func Now() Stamp {
 	// CLOCK_BOOTTIME exists on every kernel that Go runs on. The call is raw
 	// since it is made for every tool call and never blocks: announced to the
 	// scheduler it would wake its monitor thread in a process that was idle.
-	_, _, _ = unix.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_BOOTTIME, uintptr(unsafe.Pointer(&ts)), 0)
+	_, _, _ = unix.RawSyscall( //nolint:dogsled // nothing can fail
+		unix.SYS_CLOCK_GETTIME, unix.CLOCK_BOOTTIME, uintptr(unsafe.Pointer(&ts)), 0)
 	return Stamp(ts.Nano())
 }
 
@@ -168,10 +169,10 @@ func parseStat(b []byte) (Process, bool) {
 	}, true
 }
 
-// rawCmdline returns the arguments, each ended by NUL, at most max bytes; nil
+// rawCmdline returns the arguments, each ended by NUL, at most limit bytes; nil
 // for a process that is gone or has none.
-func rawCmdline(pid, max int) []byte {
-	buf := make([]byte, max)
+func rawCmdline(pid, limit int) []byte {
+	buf := make([]byte, limit)
 	n := readSmall("/proc/"+strconv.Itoa(pid)+"/cmdline", buf)
 	if n <= 0 {
 		return nil
@@ -200,7 +201,7 @@ func hasEnv(pid int, entry string) bool {
 	if err != nil {
 		return false
 	}
-	for _, e := range bytes.Split(b, []byte{0}) {
+	for e := range bytes.SplitSeq(b, []byte{0}) {
 		if string(e) == entry {
 			return true
 		}
@@ -255,12 +256,12 @@ func scopes(pid int) []string {
 		return nil
 	}
 	var out []string
-	for _, line := range strings.Split(string(buf[:n]), "\n") {
+	for line := range strings.SplitSeq(string(buf[:n]), "\n") {
 		part := strings.SplitN(line, ":", 3)
 		if len(part) != 3 || part[1] != "name=systemd" && (part[0] != "0" || part[1] != "") {
 			continue
 		}
-		for _, c := range strings.Split(part[2], "/") {
+		for c := range strings.SplitSeq(part[2], "/") {
 			if strings.HasSuffix(c, ".scope") || strings.HasSuffix(c, ".service") {
 				out = append(out, c)
 			}

@@ -81,8 +81,8 @@ func (c *wrapCmd) Run(env *Env) error {
 	if err != nil {
 		return startError("wrap", command, err)
 	}
-	lines := make(chan error, 1)
-	go func() { lines <- feed(session, env) }()
+	lines := make(chan struct{})
+	go func() { defer close(lines); feed(session, env) }()
 	return c.serve(ctx, session, lines, signals)
 }
 
@@ -100,12 +100,11 @@ func (c *wrapCmd) check() error {
 }
 
 // serve waits for whoever ends the session first, and ends it.
-func (c *wrapCmd) serve(ctx context.Context, session *gateway.Session, lines <-chan error, signals <-chan os.Signal) error {
+func (c *wrapCmd) serve(ctx context.Context, session *gateway.Session, lines <-chan struct{}, signals <-chan os.Signal) error {
 	end := belay.Cancellation{Cause: belay.CauseDisconnect, Via: "stdio", Reason: "the caller went away"}
 	var result error
 	select {
-	case err := <-lines:
-		result = err
+	case <-lines:
 	case sig := <-signals:
 		end = belay.Cancellation{Cause: belay.CauseShutdown, Via: "signal", Reason: fmt.Sprintf("belay got %s", sig)}
 	case <-session.Ended():
@@ -129,12 +128,11 @@ func (c *wrapCmd) serve(ctx context.Context, session *gateway.Session, lines <-c
 }
 
 // feed gives the session what the caller writes, until it writes no more.
-func feed(session *gateway.Session, env *Env) error {
+func feed(session *gateway.Session, env *Env) {
 	err := session.Feed(env.Stdin)
 	if part, ok := errors.AsType[*jsonrpc.PartialError](err); ok {
 		env.Warnf("wrap: the caller went away in the middle of a message (%d bytes); it was dropped", part.Size)
 	}
-	return nil
 }
 
 func (c *wrapCmd) config(h *host, name string, command []string, labels map[string]string) gateway.Config {

@@ -235,7 +235,7 @@ func TestWrapBadInput(t *testing.T) {
 			m.env = append(m.env, "BELAY_LOG=error")
 			out, errs, code := m.belay(strings.Fields(c.args)...)
 			var lines []string // the server's own words are not Belay's
-			for _, line := range strings.Split(strings.TrimSpace(errs), "\n") {
+			for line := range strings.SplitSeq(strings.TrimSpace(errs), "\n") {
 				if !strings.HasPrefix(line, "faketool") {
 					lines = append(lines, line)
 				}
