@@ -137,8 +137,8 @@ func TestPartialText(t *testing.T) {
 		`"result":{"content":[]}`:                  "",
 		`"result":{"content":{"text":"a"}}`:        "",
 		`"result":{"content":[{"text":7},3,null]}`: "",
-		`"result":{}`:                              "",
-		`"result":[]`:                              "",
+		`"result":{}`: "",
+		`"result":[]`: "",
 		`"error":{"code":1,"message":"m","data":{"content":[{"text":"not this"}]}}`: "",
 	} {
 		m := read(t, `{"jsonrpc":"2.0","id":1,`+result+`}`)
