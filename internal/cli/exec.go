@@ -170,7 +170,7 @@ func (x *execution) start(c *execCmd, labels map[string]string) error {
 	if x.run, err = x.host.tree.Register(spec); err != nil {
 		return err
 	}
-	if above := x.host.parent.Stopped(); above != nil {
+	if above := x.stoppedAbove(); above != nil {
 		x.run.Cancel(belay.Cancellation{Stop: above.Stop, Cause: belay.CauseParent, By: above.By, Via: above.Via, Reason: above.Reason, Origin: above.Origin})
 	}
 	if x.run.Cancellation() != nil {
@@ -203,6 +203,25 @@ func (x *execution) start(c *execCmd, labels map[string]string) error {
 		}
 	}
 	return nil
+}
+
+// stoppedAbove is the cancellation of the run above, or nil. A Stop there is
+// told to us a moment after we attached; that moment is too long for a command
+// that must not be started, so the run is asked for.
+func (x *execution) stoppedAbove() *belay.Cancellation {
+	if x.host.parent == nil {
+		return nil
+	}
+	if c := x.host.parent.Stopped(); c != nil {
+		return c
+	}
+	ctx, end := context.WithTimeoutCause(context.Background(), local.DefaultTimeout, belay.ErrUnreachable)
+	defer end()
+	above, err := x.env.mesh().Get(ctx, x.host.parent.Run())
+	if err != nil {
+		return nil // attached all the same: what comes will be heard
+	}
+	return above.Cancellation
 }
 
 // environment is the command's: ours, with the ticket of its run.
