@@ -130,16 +130,16 @@ func TestAppendStopped(t *testing.T) {
 // TestPartialText reads what a tool had; AppendPartial says that it is partial.
 func TestPartialText(t *testing.T) {
 	for result, want := range map[string]string{
-		`"result":{"content":[{"type":"text","text":"a\u0062"}]}`:           "ab",
-		`"result":{"content":[{"text":"a"},{"type":"image"},{"text":"b"}]}`: "a\nb",
-		`"result":{"isError":false,"content":[{"type":"text","text":"a"}]}`: "a",
-		`"result":{"isError":true,"content":[{"type":"text","text":"a"}]}`:  "",
+		`"error":{"code":1,"message":"m","data":{"content":[{"text":"not this"}]}}`: "",
+		`"result":{"content":[{"type":"text","text":"a\u0062"}]}`:                   "ab",
+		`"result":{"content":[{"text":"a"},{"type":"image"},{"text":"b"}]}`:         "a\nb",
+		`"result":{"isError":false,"content":[{"type":"text","text":"a"}]}`:         "a",
+		`"result":{"isError":true,"content":[{"type":"text","text":"a"}]}`:          "",
 		`"result":{"content":[]}`:                  "",
 		`"result":{"content":{"text":"a"}}`:        "",
 		`"result":{"content":[{"text":7},3,null]}`: "",
 		`"result":{}`: "",
 		`"result":[]`: "",
-		`"error":{"code":1,"message":"m","data":{"content":[{"text":"not this"}]}}`: "",
 	} {
 		m := read(t, `{"jsonrpc":"2.0","id":1,`+result+`}`)
 		text, ok := PartialText(m)
