@@ -70,6 +70,10 @@ type Config struct {
 
 	watch time.Duration // from the Stop, how long signs of life are looked for; from Ladder
 
+	// Idle, if set, is called once each time that nothing has passed for 5 s: the
+	// moment to give memory back. It must be quick and must not use the session.
+	Idle func()
+
 	// Ticket makes the value of BELAY_PARENT for a process that works for a
 	// run; nil: processes get none.
 	Ticket func(belay.RunID) string

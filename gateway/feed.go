@@ -21,6 +21,7 @@ func (s *Session) Feed(in io.Reader) error {
 		}
 		line, err := reader.Next()
 		if err == nil {
+			s.rest.touch()
 			hold.take(s.currentInput())
 			s.Receive(line)
 			continue

@@ -27,10 +27,11 @@ type Session struct {
 	hand   mcp.Handshake
 	stones *belay.Tombstones[string, string] // early cancels: the id's key and the reason
 	inbox  mcp.Message                       // what Receive is at; nobody keeps it
-	done   chan struct{}                     // closed when Close has finished
-	ended  chan struct{}                     // closed when the session cannot go on
-	wg     sync.WaitGroup                    // pumps, spawners, followers; Add under mu while !closing
-	life   context.Context                   // of what the session starts
+	rest   idler
+	done   chan struct{}   // closed when Close has finished
+	ended  chan struct{}   // closed when the session cannot go on
+	wg     sync.WaitGroup  // pumps, spawners, followers; Add under mu while !closing
+	life   context.Context // of what the session starts
 	end    context.CancelCauseFunc
 
 	// mu guards the fields below, and those of calls, asks and upstreams.
@@ -83,6 +84,7 @@ func Open(ctx context.Context, cfg Config, out io.Writer) (*Session, error) {
 		calls:  make(map[string]*call), asks: make(map[string]*ask),
 		done: make(chan struct{}), ended: make(chan struct{}),
 	}
+	s.rest.f = cfg.Idle
 	s.life, s.end = context.WithCancelCause(context.Background())
 	s.run, err = cfg.Tree.Register(belay.Spec{
 		Kind: belay.KindSession, Name: cfg.Name, Server: cfg.Name, Owner: cfg.Owner, Labels: cfg.Labels,

@@ -258,6 +258,7 @@ func (u *upstream) pump() {
 		}
 		line, err := reader.Next()
 		if err == nil {
+			u.s.rest.touch()
 			hold.take(u.s.out)
 			u.line(line)
 			continue

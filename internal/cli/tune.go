@@ -28,3 +28,17 @@ func tune(alone bool) {
 
 // collectAt is the growth of the heap, in percent, at which it is collected.
 const collectAt = 200
+
+// kept is how much memory an idle process may keep for the next burst.
+const kept = 8 << 20
+
+// giveBack returns the memory of a burst to the operating system. The runtime
+// does so by itself only little by little and after minutes, and wakes for it.
+func giveBack() {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	if m.HeapSys-m.HeapReleased > kept {
+		runtime.GC() // the first collection only asks the pools of buffers for theirs
+		debug.FreeOSMemory()
+	}
+}
