@@ -138,6 +138,7 @@ func TestPartialText(t *testing.T) {
 		`"result":{"content":[]}`:                  "",
 		`"result":{"content":{"text":"a"}}`:        "",
 		`"result":{"content":[{"text":7},3,null]}`: "",
+
 		`"result":{}`: "",
 		`"result":[]`: "",
 	} {
