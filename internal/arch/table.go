@@ -53,7 +53,7 @@ var Table = []Row{
 	},
 
 	{
-		"mcp", 2,
+		"mcp", 1,
 		[]string{".", "jsonrpc"},
 		nil,
 		"the MCP dialect; dialects never import each other",
