@@ -59,6 +59,12 @@ var Table = []Row{
 		"the MCP dialect; dialects never import each other",
 	},
 	{
+		"mcp/httpserver", 2,
+		[]string{".", "jsonrpc", "mcp"},
+		nil,
+		"the transport towards callers over HTTP; knows streams and headers, neither runs nor servers",
+	},
+	{
 		"supervise", 2,
 		[]string{".", "proc", "internal/peers"},
 		nil,

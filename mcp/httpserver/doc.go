@@ -1,0 +1,3 @@
+// Package httpserver is the transport towards callers over HTTP, in every
+// revision of the protocol.
+package httpserver
