@@ -33,6 +33,12 @@
 // and an urgent frame overtakes what is queued, but never the frame that it
 // refers to and never the middle of a line (MCP-G16, MCP-G19).
 //
+// # Events
+//
+// [AppendEvent] and [EventReader] are the framing of HTTP streams: server-sent
+// events, one message each, with the bound and the salvage of lines (MCP-33,
+// MCP-34).
+//
 // # Guarantees
 //
 //   - No input makes this package panic, and no input makes it hold more memory
