@@ -11,8 +11,8 @@ type MetaMember struct {
 // AppendMeta appends the edits that set members of the _meta of a request: one
 // that is there is replaced, the others are added, and so is _meta itself. All
 // that is to be added must come in one call: two insertions into one empty
-// object would lack the comma. A params or _meta that is no object is passed on
-// as it is, for the server to refuse.
+// object would lack the comma. Where there is no params, or params or _meta is
+// no object, nothing is added: the server refuses such a call by itself.
 func AppendMeta(edits []jsonrpc.Edit, m *Message, members ...MetaMember) []jsonrpc.Edit {
 	add := make([]byte, 0, 128)
 	for _, p := range members {
@@ -43,12 +43,8 @@ func AppendMeta(edits []jsonrpc.Edit, m *Message, members ...MetaMember) []jsonr
 	case jsonrpc.NullValue:
 		return append(edits, jsonrpc.Edit{At: m.Meta, New: object(add)})
 	}
-	switch {
-	case m.Meta.Ok(): // text, a number: refused by the server
-	case jsonrpc.KindAt(m.Frame, m.Params) == jsonrpc.ObjectValue:
+	if !m.Meta.Ok() && jsonrpc.KindAt(m.Frame, m.Params) == jsonrpc.ObjectValue {
 		edits = append(edits, jsonrpc.InsertMember(m.Frame, m.Params, "_meta", object(add)))
-	case !m.Params.Ok():
-		edits = append(edits, jsonrpc.InsertMember(m.Frame, m.Object, "params", object(append([]byte(`"_meta":`), object(add)...))))
 	}
 	return edits
 }
