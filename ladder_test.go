@@ -200,6 +200,23 @@ func TestADeadRelayIsNeverConfirmed(t *testing.T) {
 	})
 }
 
+// DESIGN 11, 6: the check of a stop hook is the evidence for work elsewhere. A
+// relay that died before it proves nothing and, left open, ends nothing.
+func TestAStopHooksCheckConfirmsWhatARelayCannot(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, tree *Tree) {
+		relay := Evidence{Kind: SeenProcessGone, Scope: ScopeRemote, Open: true}
+		hook := Evidence{Kind: SeenHookGone, Scope: ScopeHook, Detail: "alive hook: says gone"}
+		tool := &script{on: map[Means]method{StepTerminate: saw(relay), StepKill: saw(hook)}}
+		r := register(t, tree, Spec{Stopper: killer{teller{tool}}})
+		r.Cancel(byUser())
+		r.Observe(Evidence{Kind: SeenStillActive})
+		receipt := wait(t, r)
+		if receipt.Verdict != Confirmed || receipt.Scope != ScopeHook || receipt.Work != Stopped || receipt.StillActive || !receipt.OK() || receipt.Took() != 5*time.Second {
+			t.Errorf("receipt %+v", receipt)
+		}
+	})
+}
+
 // MCP-G32: evidence after the ladder gave up upgrades the receipt.
 func TestLateEvidenceUpgradesAFinalReceipt(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tree *Tree) {

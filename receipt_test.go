@@ -44,10 +44,10 @@ func TestTookIsZeroUntilTheVerdictIsFinal(t *testing.T) {
 func anyEvidence(t *rapid.T) Evidence {
 	e := Evidence{
 		Kind: rapid.SampledFrom([]EvidenceKind{
-			SeenNotStarted, SeenProcessGone, SeenHandlerReturned, SeenInterrupted, SeenResult,
+			SeenNotStarted, SeenProcessGone, SeenHandlerReturned, SeenInterrupted, SeenHookGone, SeenResult,
 			SeenErrorReply, SeenTaskCancelled, SeenStillActive, SeenSurvivors, "something else",
 		}).Draw(t, "kind"),
-		Scope: rapid.SampledFrom([]Scope{"", ScopeHandler, ScopeLocalTree, ScopeRemote}).Draw(t, "scope"),
+		Scope: rapid.SampledFrom([]Scope{"", ScopeHandler, ScopeLocalTree, ScopeRemote, ScopeHook}).Draw(t, "scope"),
 		Open:  rapid.Bool().Draw(t, "open"),
 	}
 	if rapid.Bool().Draw(t, "survivors") {
@@ -81,7 +81,7 @@ func verdictNeverFalls(t *rapid.T) {
 		switch e.Kind {
 		case SeenNotStarted:
 			proof = true
-		case SeenProcessGone, SeenHandlerReturned, SeenInterrupted:
+		case SeenProcessGone, SeenHandlerReturned, SeenInterrupted, SeenHookGone:
 			proof = proof || e.Scope != ScopeRemote && len(e.Survivors) == 0
 		}
 		after := r.Receipt()

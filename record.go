@@ -126,7 +126,7 @@ func (e *Evidence) quiet() bool {
 	switch e.Kind {
 	case SeenHandlerReturned, SeenInterrupted, SeenResult, SeenTaskCancelled:
 		return !e.Open
-	case SeenProcessGone:
+	case SeenProcessGone, SeenHookGone:
 		return len(e.Survivors) == 0
 	}
 	return false

@@ -97,7 +97,7 @@ func (e *Evidence) verdict() Verdict {
 	switch e.Kind {
 	case SeenNotStarted:
 		return Confirmed
-	case SeenProcessGone, SeenHandlerReturned, SeenInterrupted:
+	case SeenProcessGone, SeenHandlerReturned, SeenInterrupted, SeenHookGone:
 		if e.Scope == ScopeRemote || len(e.Survivors) > 0 {
 			return Signalled
 		}
@@ -114,7 +114,7 @@ func (e *Evidence) ends() bool {
 		return false
 	}
 	switch e.Kind {
-	case SeenNotStarted, SeenProcessGone, SeenHandlerReturned, SeenInterrupted, SeenResult, SeenTaskCancelled, SeenErrorReply:
+	case SeenNotStarted, SeenProcessGone, SeenHandlerReturned, SeenInterrupted, SeenHookGone, SeenResult, SeenTaskCancelled, SeenErrorReply:
 		return len(e.Survivors) == 0
 	}
 	return false

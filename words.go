@@ -74,6 +74,7 @@ const (
 	ScopeHandler   Scope = "handler"    // the code that did the work has returned
 	ScopeLocalTree Scope = "local-tree" // every process of the local tree is gone
 	ScopeRemote    Scope = "remote"     // only the local end is known; the work itself is elsewhere
+	ScopeHook      Scope = "hook"       // the operator's own check says so: as good as the check is (DESIGN 11, 6)
 )
 
 // Means is how a step was carried out or what was seen.
@@ -102,6 +103,7 @@ const (
 	SeenProcessGone     EvidenceKind = "process_gone"     // every process of the work was seen dead
 	SeenHandlerReturned EvidenceKind = "handler_returned" // the handler was seen to return
 	SeenInterrupted     EvidenceKind = "interrupted"      // the interpreter was seen interrupted
+	SeenHookGone        EvidenceKind = "hook_gone"        // a configured check that had found the work alive finds it gone
 	SeenResult          EvidenceKind = "result"           // the tool sent its result after the Stop
 	SeenErrorReply      EvidenceKind = "error_reply"      // the tool sent an error after the Stop
 	SeenTaskCancelled   EvidenceKind = "task_cancelled"   // the tool reports its task as cancelled
