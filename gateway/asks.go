@@ -12,6 +12,7 @@ import (
 // (MCP-G9). Guarded by Session.mu.
 type ask struct {
 	up     *upstream
+	to     mcp.Outlet // where the caller was asked
 	ours   jsonrpc.ID // towards the caller
 	id     jsonrpc.ID // the server's
 	token  jsonrpc.ID // the server's progress token, if it gave one
@@ -25,8 +26,12 @@ type ask struct {
 const maxAsks = 1000
 
 // asked passes a request of the server on to the caller under an id of ours.
-func (u *upstream) asked(m *mcp.Message) {
+func (u *upstream) asked(m *mcp.Message, about jsonrpc.ID) {
 	s := u.s
+	if s.cfg.Modern {
+		u.send(jsonrpc.AppendError(nil, m.ID, mcp.CodeMethodNotFound, "servers of this revision send no requests", nil)) // MCP-65
+		return
+	}
 	s.mu.Lock()
 	if !u.ready || u.fresh && !u.served {
 		ready := u.ready
@@ -42,9 +47,13 @@ func (u *upstream) asked(m *mcp.Message) {
 		return
 	}
 	a := &ask{up: u, ours: s.askIDs.Next(), id: m.ID, token: m.ProgressToken(), method: m.Method}
-	if m.Method == mcp.MethodSampling || m.Method == mcp.MethodElicitation { // others, a ping too, belong to no call
+	switch {
+	case !about.IsZero():
+		a.about = u.calls[about.Key()]
+	case m.Method == mcp.MethodSampling || m.Method == mcp.MethodElicitation: // others, a ping too, belong to no call
 		a.about = u.soleLocked()
 	}
+	a.to = s.outlet(a.about)
 	if a.about != nil && a.about.stopped {
 		s.mu.Unlock()
 		u.send(jsonrpc.AppendError(nil, m.ID, mcp.CodeInvalidRequest, "the call was cancelled", nil))
@@ -61,11 +70,11 @@ func (u *upstream) asked(m *mcp.Message) {
 	if !a.token.IsZero() {
 		edits = append(edits, jsonrpc.Edit{At: m.Token, New: raw})
 	}
-	s.forward(m.Frame, edits...)
+	s.forward(a.to, m.Frame, edits...)
 }
 
 func (u *upstream) send(frame []byte) {
-	if _, err := u.in.SendFrame(frame); err != nil {
+	if err := u.wire.send(frame); err != nil {
 		u.s.log.Debug("a message to the server was dropped", "error", err)
 	}
 }
@@ -107,7 +116,7 @@ func (s *Session) cancelAsksLocked(c *call) {
 
 func (s *Session) cancelAskLocked(a *ask, era mcp.Era, why string) {
 	a.up.forgetAskLocked(a)
-	s.sendLocked(mcp.AppendCancelled(nil, a.ours, why, era))
+	s.sendLocked(a.to, mcp.AppendCancelled(nil, a.ours, why, era))
 }
 
 // answerFromMemory answers what a fresh process asks at its start with what the

@@ -278,12 +278,12 @@ func TestCallerThatDoesNotRead(t *testing.T) {
 		write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"bigresult","arguments":{"bytes":%d}}}`, i, size))
 	}
 	slow.until("the queue towards the caller is full", func() bool {
-		_, queued := slow.s.out.Queued()
+		_, queued := slow.s.lines.Queued()
 		return queued > limit/2
 	})
 	write(fmt.Sprintf(cancelLine, "999")) // Receive goes on although nobody reads
 	other.works()
-	if _, queued := slow.s.out.Queued(); queued > 2*limit {
+	if _, queued := slow.s.lines.Queued(); queued > 2*limit {
 		t.Errorf("%d bytes are queued", queued)
 	}
 	if err := slow.s.Err(); err != nil {

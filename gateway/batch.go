@@ -25,7 +25,7 @@ func (s *Session) receiveBatch(line []byte) {
 		s.log.Warn("the caller sent a bad batch; it was refused", "error", err)
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.sendLocked(jsonrpc.AppendError(nil, jsonrpc.NullID(), jsonrpc.Code(err), err.Error(), nil))
+		s.settleLocked(s.home, jsonrpc.AppendError(nil, jsonrpc.NullID(), jsonrpc.Code(err), err.Error(), nil))
 		return
 	}
 	b := &batch{open: true}
@@ -42,7 +42,7 @@ func (s *Session) receiveBatch(line []byte) {
 func (s *Session) replyLocked(c *call, frame []byte) {
 	b := c.batch
 	if b == nil {
-		s.sendLocked(frame)
+		s.settleLocked(s.outlet(c), frame)
 		return
 	}
 	c.batch = nil
@@ -64,6 +64,6 @@ func (s *Session) flushBatchLocked(b *batch) {
 	if b.open || b.pending > 0 || len(b.answers) == 0 {
 		return
 	}
-	s.sendLocked(jsonrpc.AppendBatch(nil, b.answers...))
+	s.settleLocked(s.home, jsonrpc.AppendBatch(nil, b.answers...))
 	b.answers = nil
 }

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -23,6 +22,10 @@ type call struct {
 	method string
 	name   string     // the tool or prompt; "" for others
 	token  jsonrpc.ID // the caller's progress token; zero: it gave none
+	to     mcp.Outlet // takes what concerns it; nil: the session's own
+	params []mcp.HeaderParam
+	pass   uint64 // the HTTP exchange that brought it; 0: none
+	policy *Policy
 	era    mcp.Era
 	first  bool // a list request without cursor
 	task   bool // it asks a server that has tasks to become one (2025-11-25)
@@ -37,6 +40,7 @@ type call struct {
 	until  proc.Stamp // when the next tool call was dispatched to the process; 0: none was
 	others bool       // other tool calls were in flight when it was dispatched
 
+	owed      bool // the server, being no process, must be told before the session ends
 	awaits    bool // a worker was started for it
 	counted   bool // in up.busy
 	byCaller  bool // the caller cancelled it: no answer, ever
@@ -54,11 +58,16 @@ type call struct {
 	alive     chan struct{}      // capacity 1: another sign of life
 }
 
-func (s *Session) newCall(m *mcp.Message, b *batch) *call {
+func (s *Session) newCall(a *mcp.Arrival, b *batch) *call {
+	m := a.Message
 	c := &call{
 		s: s, id: m.ID, key: m.ID.Key(), method: m.Method, name: m.ToolName(), token: m.ProgressToken(),
-		era: m.Era(), batch: b,
+		era: m.Era(), batch: b, to: a.To, params: a.Params, pass: a.Exchange,
 	}
+	if a.ByExchange {
+		c.key = exchangeKey(a.Exchange)
+	}
+	c.policy = s.cfg.policy(c)
 	if m.Task.Ok() && s.hand.Capability("tasks") {
 		c.task, c.asked = true, make(chan struct{})
 	}
@@ -87,10 +96,10 @@ func (c *call) register(queued bool) error {
 	s := c.s
 	spec := belay.Spec{
 		Kind: belay.KindCall, Name: c.title(), Server: s.cfg.Name, Owner: s.cfg.Owner, Address: c.id.Raw(),
-		Labels: s.cfg.Labels, Parent: s.run, Queued: queued, Stopper: c, Ladder: s.cfg.Ladder, OnCancel: c.onCancel,
+		Labels: s.cfg.Labels, Parent: s.run, Queued: queued, Stopper: c, Ladder: c.policy.Ladder, OnCancel: c.onCancel,
 	}
-	if s.cfg.Deadline > 0 && c.method == mcp.MethodCallTool {
-		spec.Deadline = time.Now().Add(s.cfg.Deadline) // absolute even when progress arrives (MCP-G23)
+	if c.policy.Deadline > 0 && c.method == mcp.MethodCallTool {
+		spec.Deadline = time.Now().Add(c.policy.Deadline) // absolute even when progress arrives (MCP-G23)
 	}
 	run, err := s.tree.Register(spec)
 	c.run = run
@@ -113,6 +122,7 @@ func (c *call) onCancel(_ *belay.Run, cause *belay.Cancellation) {
 		c.dropped = true
 	} else {
 		c.up.stopping = append(c.up.stopping, c)
+		c.up.owesLocked(c)
 		c.up.uncountLocked(c)
 		c.up.purgeLocked()
 		s.cancelAsksLocked(c)
@@ -123,7 +133,7 @@ func (c *call) onCancel(_ *belay.Run, cause *belay.Cancellation) {
 	}
 	switch {
 	case c.byCaller:
-		s.leaveBatchLocked(c)
+		c.silenceLocked()
 	case c.partial != nil:
 		c.answerLocked()
 	case c.up == nil || c.method != mcp.MethodCallTool || cause.Cause == belay.CauseShutdown || cause.Cause == belay.CauseDisconnect:
@@ -144,7 +154,7 @@ func (c *call) answerLocked() {
 		return
 	}
 	if c.byCaller {
-		s.leaveBatchLocked(c)
+		c.silenceLocked()
 		return
 	}
 	s.forgetLocked(c)
@@ -162,7 +172,16 @@ func (c *call) answerLocked() {
 		frame = mcp.AppendStopped(nil, c.id, c.run.ID(), cause, c.provenLocked())
 	}
 	s.leaveBatchLocked(c)
-	s.sendLocked(frame)
+	s.settleLocked(s.outlet(c), frame)
+}
+
+// silenceLocked settles a call that its caller cancelled: no answer (MCP-G24).
+func (c *call) silenceLocked() {
+	c.s.leaveBatchLocked(c)
+	if !c.answered {
+		c.answered = true
+		c.s.outlet(c).Drop()
+	}
 }
 
 // provenLocked reports whether the work is known to be over.
@@ -176,7 +195,10 @@ func (c *call) provenLocked() bool {
 func (s *Session) forgetLocked(c *call) {
 	if s.calls[c.key] == c {
 		delete(s.calls, c.key)
-		s.seen.add(c.key)
+		delete(s.passes, c.pass)
+		if c.pass == 0 || c.key != exchangeKey(c.pass) { // exchanges are never used again
+			s.seen.add(c.key)
+		}
 	}
 }
 
@@ -186,16 +208,13 @@ func (c *call) failLocked(code int, message string) {
 		return
 	}
 	c.s.forgetLocked(c)
-	c.answered = true
 	if c.byCaller { // its own cancel came first: it is told nothing (MCP-G24)
-		c.s.leaveBatchLocked(c)
+		c.silenceLocked()
 		return
 	}
+	c.answered = true
 	c.s.replyLocked(c, jsonrpc.AppendError(nil, c.id, code, message, nil))
 }
-
-// errGone says that there is nobody to be told.
-var errGone = fmt.Errorf("%w: the server's process has ended", belay.ErrUnreachable)
 
 // Tell withdraws the request if it was not yet written, else sends the cancel
 // on its own way to the wire (MCP-G16, MCP-G19, MCP-G20). It returns when the
@@ -203,17 +222,14 @@ var errGone = fmt.Errorf("%w: the server's process has ended", belay.ErrUnreacha
 func (c *call) Tell(ctx context.Context, cause *belay.Cancellation) (*belay.Evidence, error) {
 	s := c.s
 	s.mu.Lock()
-	up, seq, upID := c.up, c.seq, c.upID
+	up := c.up
 	s.mu.Unlock()
 	if up == nil {
 		return &belay.Evidence{Kind: belay.SeenNotStarted, Scope: belay.ScopeHandler, Detail: "it was waiting for a process"}, nil
 	}
-	if up.in.Withdraw(seq) {
-		s.mu.Lock()
-		up.removeLocked(c)
-		c.withdrawn = true
-		up.releaseLocked(c)
-		s.mu.Unlock()
+	defer up.toldOne(c)
+	if up.wire.withdraw(c) {
+		c.withdraw()
 		return &belay.Evidence{Kind: belay.SeenNotStarted, Scope: belay.ScopeHandler, Detail: "its request was taken back before a byte of it was written"}, nil
 	}
 	if c.task { // ended by tasks/cancel only, as soon as its id is known (MCP-44, A5)
@@ -223,16 +239,20 @@ func (c *call) Tell(ctx context.Context, cause *belay.Cancellation) (*belay.Evid
 		}
 		return nil, nil
 	}
-	told, err := up.in.SendUrgent(seq, func(dst []byte) []byte {
-		return mcp.AppendCancelled(dst, upID, reasonFor(cause), c.era)
-	})
-	if err == nil {
-		err = up.in.Wait(ctx, told)
+	e, err := up.wire.tell(ctx, c, reasonFor(cause))
+	if e != nil && e.Kind == belay.SeenNotStarted {
+		c.withdraw()
 	}
-	if err != nil && ctx.Err() == nil {
-		return nil, fmt.Errorf("%w: %w", errGone, err)
-	}
-	return nil, nil
+	return e, err
+}
+
+// withdraw notes that the server never got the call.
+func (c *call) withdraw() {
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	c.up.removeLocked(c)
+	c.withdrawn = true
+	c.up.releaseLocked(c)
 }
 
 // reasonFor is the reason as the server gets it: the caller's own words, or who

@@ -3,14 +3,19 @@ package gateway
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
+	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/internal/peers"
+	"github.com/belayhq/belay/mcp"
 	"github.com/belayhq/belay/proc"
 	"github.com/belayhq/belay/supervise"
 )
@@ -27,6 +32,17 @@ const (
 	EnforceNever   Enforce = "never"   // told only
 )
 
+// Overlap says what becomes of a new call of a tool while an earlier one, which
+// was stopped, may still be at work (DESIGN 11, 9).
+type Overlap string
+
+// What becomes of an overlapping call.
+const (
+	OverlapWarn   Overlap = "warn"   // it runs; the log says so
+	OverlapWait   Overlap = "wait"   // it waits until the earlier one is over, or given up
+	OverlapRefuse Overlap = "refuse" // it gets an error
+)
+
 // Isolation says how calls share the server's processes.
 type Isolation string
 
@@ -36,19 +52,45 @@ const (
 	IsolationCall   Isolation = "call"   // each tools/call has a process to itself
 )
 
-// Config describes a server and how its calls are stopped. Command, Tree and
-// Log are required; the zero value of any other field means its default.
+// Policy says how calls are stopped.
+type Policy struct {
+	Enforce  Enforce       // default auto
+	Ladder   belay.Ladder  // grace, kill_after, confirm_after
+	Deadline time.Duration // of every tools/call, absolute; 0: none
+	Observe  bool          // tell and record, never force (DESIGN 11, 16)
+	Overlap  Overlap       // default warn
+
+	watch time.Duration // from the Stop, how long signs of life are looked for; from Ladder
+}
+
+// Config describes a server and how its calls are stopped. Tree, Log and one of
+// Command, URL and Serve are required; the zero value of any other field means
+// its default.
 type Config struct {
-	Name    string   // for people; default: the command's base name
-	Command []string // the program and its arguments
+	Name    string   // for people; default: the command's base name, or the URL's host
+	Command []string // the program and its arguments, for a server on stdio
 	Env     []string // of the server; nil: Belay's own
 	Dir     string
 	Stderr  *os.File // the server's; nil: Belay's own
 
-	Enforce      Enforce       // default auto
-	Isolation    Isolation     // default shared
-	Ladder       belay.Ladder  // grace, kill_after, confirm_after
-	Deadline     time.Duration // of every tools/call, absolute; 0: none
+	URL       string            // of a server that is reached by HTTP
+	Header    http.Header       // sent with every request to it
+	Transport string            // default: what the server shows that it speaks
+	RoundTrip http.RoundTripper // nil: the shared one
+
+	// Serve is a server inside this process: it reads and writes lines until in
+	// ends or ctx does, whose cause is then a *belay.Cancellation.
+	Serve func(ctx context.Context, in io.Reader, out io.Writer) error
+
+	// Modern says that the session is shared by callers of the 2026-07-28
+	// revision, who have no session of their own: requests of the server are
+	// refused (MCP-65), and what belongs to no request goes nowhere (MCP-74).
+	Modern bool
+
+	Policy                      // of all calls
+	Tools     map[string]Policy // of the calls of single tools, instead
+	Isolation Isolation         // default shared
+
 	Drain        time.Duration // how long force waits for other calls; default 30 s
 	PartialWait  time.Duration // how long an answer waits for a partial result; default 200 ms
 	MaxProcesses int           // with IsolationCall; default 16
@@ -56,7 +98,6 @@ type Config struct {
 	StartWait    time.Duration // how long a fresh process may take to be put into the session; default 30 s
 
 	RestartSafe bool         // the server keeps no state that a restart would lose
-	Observe     bool         // tell and record, never force (DESIGN 11, 16)
 	Facts       *peers.Facts // about other people's programs; nil: the built-in ones
 	Cgroup      proc.CgroupMode
 
@@ -67,8 +108,6 @@ type Config struct {
 	Log    *slog.Logger
 
 	maxUnread int // bytes that wait for the caller; 0: the default of jsonrpc
-
-	watch time.Duration // from the Stop, how long signs of life are looked for; from Ladder
 
 	// Idle, if set, is called once each time that nothing has passed for 5 s: the
 	// moment to give memory back. It must be quick and must not use the session.
@@ -83,27 +122,22 @@ type Config struct {
 var ErrConfig = fmt.Errorf("bad setting")
 
 func (c Config) withDefaults() (Config, error) {
-	switch {
-	case len(c.Command) == 0 || c.Command[0] == "":
-		return c, fmt.Errorf("%w: no command", ErrConfig)
-	case c.Tree == nil || c.Log == nil:
-		return c, fmt.Errorf("%w: Tree and Log are required", ErrConfig)
+	if err := c.check(); err != nil {
+		return c, err
 	}
-	if c.Enforce == "" {
-		c.Enforce = EnforceAuto
+	if c.Name == "" {
+		c.Name = c.defaultName()
 	}
 	if c.Isolation == "" {
 		c.Isolation = IsolationShared
-	}
-	switch c.Enforce {
-	case EnforceAuto, EnforceStrict, EnforceLenient, EnforceNever:
-	default:
-		return c, fmt.Errorf("%w: enforce %q (want auto, strict, lenient or never)", ErrConfig, c.Enforce)
 	}
 	switch c.Isolation {
 	case IsolationShared, IsolationCall:
 	default:
 		return c, fmt.Errorf("%w: isolation %q (want shared or call)", ErrConfig, c.Isolation)
+	}
+	if c.Isolation == IsolationCall && len(c.Command) == 0 {
+		return c, fmt.Errorf("%w: isolation call needs a command; server %q has none", ErrConfig, c.Name)
 	}
 	orDuration(&c.Drain, 30*time.Second)
 	orDuration(&c.PartialWait, 200*time.Millisecond)
@@ -114,15 +148,87 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Facts == nil {
 		c.Facts = &peers.Facts{}
 	}
-	c.watch = c.Ladder.WithDefaults().ConfirmAfter
+	var err error
+	if c.Policy, err = c.fit(c.Policy); err != nil {
+		return c, err
+	}
+	tools := make(map[string]Policy, len(c.Tools))
+	for name, p := range c.Tools {
+		if tools[name], err = c.fit(p); err != nil {
+			return c, fmt.Errorf("tool %q: %w", name, err)
+		}
+	}
+	c.Tools = tools
+	return c, nil
+}
+
+// check refuses what describes no server, or several.
+func (c *Config) check() error {
+	ways := 0
+	for _, is := range []bool{len(c.Command) > 0 && c.Command[0] != "", c.URL != "", c.Serve != nil} {
+		if is {
+			ways++
+		}
+	}
+	switch {
+	case ways == 0:
+		return fmt.Errorf("%w: no command", ErrConfig)
+	case ways > 1:
+		return fmt.Errorf("%w: server %q has more than one of command, URL and function", ErrConfig, c.Name)
+	case c.Tree == nil || c.Log == nil:
+		return fmt.Errorf("%w: Tree and Log are required", ErrConfig)
+	}
+	return nil
+}
+
+func (c *Config) defaultName() string {
+	if len(c.Command) > 0 {
+		return filepath.Base(c.Command[0])
+	}
+	if u, err := url.Parse(c.URL); err == nil && u.Host != "" {
+		return u.Host
+	}
+	return "server"
+}
+
+// fit gives a policy its defaults, and the times that the server's command
+// needs.
+func (c *Config) fit(p Policy) (Policy, error) {
+	if p.Enforce == "" {
+		p.Enforce = EnforceAuto
+	}
+	if p.Overlap == "" {
+		p.Overlap = OverlapWarn
+	}
+	switch p.Enforce {
+	case EnforceAuto, EnforceStrict, EnforceLenient, EnforceNever:
+	default:
+		return p, fmt.Errorf("%w: enforce %q (want auto, strict, lenient or never)", ErrConfig, p.Enforce)
+	}
+	switch p.Overlap {
+	case OverlapWarn, OverlapWait, OverlapRefuse:
+	default:
+		return p, fmt.Errorf("%w: overlap %q (want warn, wait or refuse)", ErrConfig, p.Overlap)
+	}
+	p.watch = p.Ladder.WithDefaults().ConfirmAfter
 	var slow string
-	if c.Ladder, slow = supervise.Ladder(c.Ladder, c.Facts, c.Command); slow == "" {
+	if p.Ladder, slow = supervise.Ladder(p.Ladder, c.Facts, c.Command); slow == "" {
 		// A slow tool that is only found inside the tree gets its time all the
 		// same; its end then upgrades a receipt that is final already. A
 		// silent server would else keep everybody waiting for four more seconds.
-		c.Ladder.ConfirmAfter = c.watch
+		p.Ladder.ConfirmAfter = p.watch
 	}
-	return c, nil
+	return p, nil
+}
+
+// policy is the policy for a call.
+func (c *Config) policy(of *call) *Policy {
+	if of.method == mcp.MethodCallTool {
+		if p, ok := c.Tools[of.name]; ok {
+			return &p
+		}
+	}
+	return &c.Policy
 }
 
 func orDuration(d *time.Duration, def time.Duration) {

@@ -170,7 +170,7 @@ func TestCancelBeforeTheFirstByte(t *testing.T) {
 	r.cancel("1", "")
 	r.until("the cancel is queued", func() bool { return one.Receipt() != nil })
 	r.until("the cancel is queued", func() bool {
-		frames, _ := r.s.current.in.Queued()
+		frames, _ := r.s.current.wire.(pipe).in.Queued()
 		return frames >= 2
 	})
 	server := newServer(t, conn)

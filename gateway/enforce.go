@@ -40,11 +40,11 @@ func restrain(format string, args ...any) error {
 }
 
 func (c *call) strict() bool {
-	return c.s.cfg.Enforce == EnforceStrict && !c.s.cfg.Observe || c.up != nil && c.up.worker
+	return c.policy.Enforce == EnforceStrict && !c.policy.Observe || c.up != nil && c.up.worker
 }
 
 func (c *call) permitted(ctx context.Context, p belay.Pressure) error {
-	cfg := &c.s.cfg
+	cfg := c.policy
 	c.s.mu.Lock()
 	up := c.up
 	c.s.mu.Unlock()
@@ -52,6 +52,8 @@ func (c *call) permitted(ctx context.Context, p belay.Pressure) error {
 	switch {
 	case up == nil:
 		return restrain("it was waiting; there is nothing to force")
+	case up.tree == nil:
+		return restrain("the server was told; %s", c.s.cfg.unforced())
 	case cfg.Observe:
 		return restrain("observe: this server is told and watched, never forced")
 	case cfg.Enforce == EnforceNever:
@@ -62,7 +64,7 @@ func (c *call) permitted(ctx context.Context, p belay.Pressure) error {
 		return nil
 	case !p.Again && !p.Now && !c.serverDone() && c.s.circuitOpen():
 		return restrain("three forced restarts within a minute; %s", again)
-	case p.Again, p.Now, cfg.Enforce == EnforceStrict, cfg.RestartSafe:
+	case p.Again, p.Now, cfg.Enforce == EnforceStrict, c.s.cfg.RestartSafe:
 		return nil
 	case cfg.Enforce == EnforceLenient:
 		return restrain("enforce lenient: the server was told and kept; %s", again)
@@ -81,7 +83,7 @@ func (c *call) watchForLife(ctx context.Context, giveUp time.Time, again string)
 	var meter supervise.Meter
 	var sampled time.Time
 	work := effort{}
-	grace := c.run.Cancellation().At.Add(c.s.cfg.Ladder.Grace)
+	grace := c.run.Cancellation().At.Add(c.policy.Ladder.Grace)
 	for {
 		if c.showsLife(grace) {
 			return nil
@@ -196,9 +198,9 @@ func (u *upstream) undrainAfterLocked(c *call) {
 // then sent to it: a server whose only thread is inside the stopped call would
 // not read it, and it would hold the force up (MCP-G36).
 func (c *call) doomedLocked() bool {
-	cfg := &c.s.cfg
-	return !cfg.Observe && (cfg.Enforce == EnforceStrict || cfg.RestartSafe && cfg.Enforce == EnforceAuto) &&
-		c.method == mcp.MethodCallTool && !c.up.worker && c.up.force == nil
+	cfg := c.policy
+	return !cfg.Observe && (cfg.Enforce == EnforceStrict || c.s.cfg.RestartSafe && cfg.Enforce == EnforceAuto) &&
+		c.method == mcp.MethodCallTool && c.up.tree != nil && !c.up.worker && c.up.force == nil
 }
 
 func (u *upstream) undrainLocked() {
@@ -248,7 +250,7 @@ func (s *Session) noteForcedLocked(c *call) {
 	}
 	s.explained = true
 	s.log.Warn("the server's process is ended by force because a stopped call did not end; it is started again and put into the same session. "+
-		"To choose otherwise: --enforce lenient or never, or --isolation call", "run", c.run.ID(), "call", c.title(), "enforce", s.cfg.Enforce)
+		"To choose otherwise: --enforce lenient or never, or --isolation call", "run", c.run.ID(), "call", c.title(), "enforce", c.policy.Enforce)
 }
 
 // selection says which processes force ends for this call: those born during

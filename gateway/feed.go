@@ -45,7 +45,8 @@ func (s *Session) currentInput() *jsonrpc.Writer {
 	if s.current == nil {
 		return nil
 	}
-	return s.current.in
+	p, _ := s.current.wire.(pipe)
+	return p.in
 }
 
 // holder keeps what lines that came together become together, too: they leave

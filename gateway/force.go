@@ -21,8 +21,9 @@ import (
 // (a late result), but a process that was asked to end by force is of no use
 // to the session any more and must not stay.
 type forcing struct {
-	sel   proc.Selection
-	steps [2]struct {
+	sel    proc.Selection
+	ladder belay.Ladder // of the call that began it
+	steps  [2]struct {
 		once sync.Once
 		done chan struct{}
 	}
@@ -65,7 +66,7 @@ func (c *call) force(ctx context.Context, step int) (*belay.Evidence, error) {
 func (u *upstream) takeOnce(f *forcing, step int) <-chan struct{} {
 	s := &f.steps[step]
 	s.once.Do(func() {
-		if !u.s.spare(func() { u.take(f, step); close(s.done) }) {
+		if !u.s.spare(func() { u.takeStep(f, step); close(s.done) }) {
 			close(s.done)
 		}
 	})
@@ -92,7 +93,7 @@ func (u *upstream) beginForce(c *call) *forcing {
 	if u.dead {
 		return nil
 	}
-	f := &forcing{sel: u.selectionLocked(c, false)}
+	f := &forcing{sel: u.selectionLocked(c, false), ladder: c.policy.Ladder}
 	for i := range f.steps {
 		f.steps[i].done = make(chan struct{})
 	}
@@ -112,8 +113,8 @@ func (u *upstream) beginForce(c *call) *forcing {
 	return f
 }
 
-// take carries out one step and buries the process if nothing is left of it.
-func (u *upstream) take(f *forcing, step int) {
+// takeStep carries out one step and buries the process if nothing is left of it.
+func (u *upstream) takeStep(f *forcing, step int) {
 	if step == stepTerminate {
 		u.terminate(f)
 		return
@@ -141,7 +142,7 @@ func (u *upstream) take(f *forcing, step int) {
 // terminate asks by force, and sees to the kill if that has no effect and no
 // call's ladder gets so far.
 func (u *upstream) terminate(f *forcing) {
-	ladder := u.s.cfg.Ladder
+	ladder := f.ladder
 	u.s.mu.Lock()
 	f.asked = time.Now()
 	u.s.mu.Unlock()
@@ -171,7 +172,7 @@ func (u *upstream) letCleanUp(f *forcing) *belay.Evidence {
 	u.s.mu.Lock()
 	asked := f.asked
 	u.s.mu.Unlock()
-	early := u.s.cfg.Ladder.KillAfter * 9 / 10 // a timer is late, never early
+	early := f.ladder.KillAfter * 9 / 10 // a timer is late, never early
 	if asked.IsZero() || time.Since(asked) < early || u.tree.Signs().Slow == "" {
 		return nil
 	}
@@ -216,7 +217,7 @@ func (u *upstream) replace(left bool) {
 
 // forgetWhenGone lets go of a process as soon as nothing of it is left.
 func (u *upstream) forgetWhenGone(left bool) {
-	u.in.CloseNow()
+	u.wire.hangUp()
 	if left {
 		select {
 		case <-u.tree.Gone():
@@ -224,7 +225,9 @@ func (u *upstream) forgetWhenGone(left bool) {
 			return // Close ends it
 		}
 	}
-	u.tree.Close(u.s.life)
+	if u.tree != nil {
+		u.tree.Close(u.s.life)
+	}
 	u.s.mu.Lock()
 	defer u.s.mu.Unlock()
 	if u.s.life.Err() == nil {
@@ -306,7 +309,7 @@ func (u *upstream) ended() {
 	clear(u.calls)
 	switch {
 	case !s.stood:
-		s.failLocked(fmt.Errorf("%w (%s)", errNoSession, u.tree.Exit()))
+		s.failLocked(fmt.Errorf("%w (%s)", errNoSession, u.exit()))
 		s.failQueueLocked(errNoSession)
 	case !u.worker && (standing || len(s.queue) > 0):
 		s.spawnLocked()
@@ -317,6 +320,9 @@ func (u *upstream) ended() {
 // settleExit waits for the leader of a process whose output has ended; one that
 // lives on without output is of no use and is ended.
 func (u *upstream) settleExit() string {
+	if u.tree == nil {
+		return u.exit()
+	}
 	timer := time.NewTimer(lastOutput)
 	defer timer.Stop()
 	select {
@@ -357,6 +363,9 @@ func (u *upstream) failCallsLocked() (standing bool) {
 }
 
 func (u *upstream) exit() string {
+	if u.tree == nil {
+		return "the conversation is over"
+	}
 	select {
 	case <-u.tree.Done():
 		return u.tree.Exit().String()
@@ -368,6 +377,10 @@ func (u *upstream) exit() string {
 // sweep ends what a server that died left behind of its calls, and brings the
 // stopped ones their evidence.
 func (u *upstream) sweep(sel proc.Selection) {
+	if u.tree == nil {
+		u.s.goTracked(func() { u.forgetWhenGone(false) })
+		return
+	}
 	ctx, end := context.WithTimeoutCause(u.s.life, sweepTime, errStepOver)
 	defer end()
 	soft, stop := context.WithTimeoutCause(ctx, sweepSoft, errStepOver)

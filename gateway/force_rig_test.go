@@ -77,7 +77,7 @@ func rawRig(t *testing.T, argv []string, witness string, change func(*Config)) *
 	t.Helper()
 	r := &rig{t: t, tree: belay.NewTree(belay.Options{}), w: faketool.NewWitness(witness), logs: &logText{}, fed: make(chan struct{})}
 	cfg := Config{
-		Name: "fake", Command: argv, Enforce: EnforceStrict, Ladder: shortLadder, Tree: r.tree,
+		Name: "fake", Command: argv, Policy: Policy{Enforce: EnforceStrict, Ladder: shortLadder}, Tree: r.tree,
 		Log: slog.New(slog.NewTextHandler(r.logs, &slog.HandlerOptions{Level: slog.LevelDebug})), Owner: "tester",
 	}
 	if change != nil {

@@ -79,7 +79,7 @@ func (r *link) start(command []string, o linkOptions) {
 	t.Helper()
 	r.tree = belay.NewTree(belay.Options{})
 	cfg := Config{
-		Name: "fake", Command: command, Tree: r.tree, Ladder: quick, Owner: "tester", Stderr: devNull(t),
+		Name: "fake", Command: command, Tree: r.tree, Policy: Policy{Ladder: quick}, Owner: "tester", Stderr: devNull(t),
 		Log: slog.New(slog.NewTextHandler(r.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	if o.cfg != nil {

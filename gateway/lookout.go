@@ -1,11 +1,9 @@
 package gateway
 
 import (
-	"context"
 	"sync"
 	"time"
 
-	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/proc"
 	"github.com/belayhq/belay/supervise"
 )
@@ -23,6 +21,9 @@ type lookout struct {
 // processes returns a list that is at most so old; with 0 one that was begun
 // after the question.
 func (l *lookout) processes(maxAge time.Duration) []proc.Process {
+	if l.tree == nil {
+		return nil
+	}
 	oldest := time.Now().Add(-maxAge)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -73,35 +74,4 @@ func (e effort) used(c *call) (sum time.Duration) {
 		sum += used
 	}
 	return sum
-}
-
-// Plan implements [belay.Planner].
-func (c *call) Plan(context.Context) belay.Plan {
-	c.s.mu.Lock()
-	up := c.up
-	c.s.mu.Unlock()
-	if up == nil {
-		return belay.Plan{Tell: "nobody: it waits for a process", Force: "none"}
-	}
-	plan := belay.Plan{Tell: "server " + c.s.cfg.Name + ", by notifications/cancelled"}
-	cfg := &c.s.cfg
-	switch {
-	case cfg.Observe || cfg.Enforce == EnforceNever:
-		plan.Force = "none: this server is never forced"
-		return plan
-	case up.worker || cfg.Enforce == EnforceStrict || cfg.RestartSafe:
-		plan.Force = "SIGTERM after " + cfg.Ladder.Grace.String() + ", SIGKILL after " + (cfg.Ladder.Grace + cfg.Ladder.KillAfter).String()
-	case cfg.Enforce == EnforceLenient:
-		plan.Force = "only on a second Stop"
-	default:
-		plan.Force = "SIGTERM after " + cfg.Ladder.Grace.String() + " if it shows signs of life, else on a second Stop"
-	}
-	up.addPlan(&plan, c.selection())
-	return plan
-}
-
-func (u *upstream) addPlan(plan *belay.Plan, sel proc.Selection) {
-	p := u.tree.Plan(sel)
-	plan.Kill = append(plan.Kill, p.Kill...)
-	plan.Spared = append(plan.Spared, p.Spared...)
 }

@@ -2,9 +2,9 @@ package gateway
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"runtime"
+	"strconv"
 
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/jsonrpc"
@@ -28,17 +28,45 @@ func (s *Session) receiveOne(frame []byte, b *batch) {
 		s.refuse(m, err, b)
 		return
 	}
+	s.deliver(&mcp.Arrival{Message: m}, b)
+}
+
+// Deliver takes one message that was read from its transport, with what belongs
+// to it there. The message and its frame are used only during the call. It never
+// waits for the server, and may be called from many goroutines at once; what one
+// of them delivers first is dispatched first.
+func (s *Session) Deliver(a mcp.Arrival) {
+	s.rest.touch()
+	s.deliver(&a, nil)
+}
+
+func (s *Session) deliver(a *mcp.Arrival, b *batch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch m.Kind {
+	switch a.Kind {
 	case jsonrpc.Request:
-		s.requestLocked(m, b)
+		s.requestLocked(a, b)
 	case jsonrpc.Notification:
-		s.noticeLocked(m)
+		s.noticeLocked(a)
 	case jsonrpc.Response:
-		s.answeredLocked(m)
+		s.answeredLocked(a.Message)
 	}
 }
+
+// Abandon stops the call that an HTTP exchange brought, because its caller went
+// away (MCP-54, MCP-G15). A call that has ended, or an exchange that brought
+// none, changes nothing.
+func (s *Session) Abandon(exchange uint64, why belay.Cancellation) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.passes[exchange]; c != nil {
+		s.cancelCallLocked(c, why)
+	}
+}
+
+// exchangeKey is the key of a call that is known by its exchange alone.
+// No id has it: those begin with a character of JSON (MCP-G7).
+func exchangeKey(n uint64) string { return "\x00" + strconv.FormatUint(n, 36) }
 
 // refuse answers a message that is none, where there is somebody to answer.
 func (s *Session) refuse(m *mcp.Message, err error, b *batch) {
@@ -53,7 +81,7 @@ func (s *Session) refuse(m *mcp.Message, err error, b *batch) {
 		b.add(frame)
 		return
 	}
-	s.sendLocked(frame)
+	s.settleLocked(s.home, frame)
 }
 
 // TooLong answers a line of the caller that was over the bound: it costs that
@@ -66,7 +94,7 @@ func (s *Session) TooLong(e *jsonrpc.TooLongError) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sendLocked(jsonrpc.AppendError(nil, id, mcp.CodeInvalidRequest, e.Error(), nil))
+	s.settleLocked(s.home, jsonrpc.AppendError(nil, id, mcp.CodeInvalidRequest, e.Error(), nil))
 }
 
 // begins is the first part of a frame, for logs.
@@ -79,8 +107,9 @@ func begins(frame []byte) string {
 }
 
 // requestLocked registers a request before anything is dispatched.
-func (s *Session) requestLocked(m *mcp.Message, b *batch) {
-	c := s.newCall(m, b)
+func (s *Session) requestLocked(a *mcp.Arrival, b *batch) {
+	m := a.Message
+	c := s.newCall(a, b)
 	if s.closing || s.failure != nil {
 		s.replyLocked(c, jsonrpc.AppendError(nil, c.id, mcp.CodeInternal, "Belay is ending this session", nil))
 		return
@@ -90,9 +119,10 @@ func (s *Session) requestLocked(m *mcp.Message, b *batch) {
 			fmt.Sprintf("the id %s is in flight already; each request needs an id of its own", c.id), nil))
 		return
 	}
-	reason, early := s.stones.Take(c.key)
-	if mcp.Handshaking(c.method) {
-		early = false // never cancelled, not even before it came (MCP-7)
+	var reason string
+	var early bool
+	if !a.ByExchange && !mcp.Handshaking(c.method) { // never cancelled, not even before it came (MCP-7)
+		reason, early = s.stones.Take(c.key)
 	}
 	var up *upstream
 	if !early {
@@ -104,6 +134,9 @@ func (s *Session) requestLocked(m *mcp.Message, b *batch) {
 		return
 	}
 	s.calls[c.key] = c
+	if c.pass != 0 {
+		s.passes[c.pass] = c
+	}
 	if !early {
 		s.hand.Sent(m)
 		s.outdateLocked(m.Method)
@@ -122,6 +155,7 @@ func (s *Session) requestLocked(m *mcp.Message, b *batch) {
 func (s *Session) cancelEarlyLocked(c *call, reason string) {
 	c.byCaller = true
 	s.forgetLocked(c)
+	c.silenceLocked()
 	s.goLocked(func() { c.run.Cancel(s.byCaller(reason)) })
 }
 
@@ -140,10 +174,11 @@ func (s *Session) enqueueLocked(c *call, frame []byte) {
 }
 
 // noticeLocked takes a notification of the caller.
-func (s *Session) noticeLocked(m *mcp.Message) {
+func (s *Session) noticeLocked(a *mcp.Arrival) {
+	m := a.Message
 	switch m.Method {
 	case mcp.NoticeCancelled:
-		s.cancelledLocked(m)
+		s.cancelledLocked(a)
 		return
 	case mcp.NoticeProgress:
 		s.askProgressLocked(m)
@@ -162,20 +197,24 @@ func (s *Session) noticeLocked(m *mcp.Message) {
 }
 
 func (s *Session) forwardLocked(u *upstream, frame []byte, edits ...jsonrpc.Edit) {
-	if _, err := u.in.SendFrame(frame, edits...); err != nil {
+	if err := u.wire.send(frame, edits...); err != nil {
 		s.log.Warn("a message to the server was dropped", "error", err, "begins", begins(frame))
 	}
 }
 
 // cancelledLocked takes a cancel of the caller (MCP-G10 to G14, G17). It is
 // looked up only among the caller's own requests.
-func (s *Session) cancelledLocked(m *mcp.Message) {
-	cancel, err := m.ReadCancel()
+func (s *Session) cancelledLocked(a *mcp.Arrival) {
+	cancel, err := a.ReadCancel()
 	if err != nil {
 		s.log.Warn("a malformed cancel was ignored", "error", err)
 		return
 	}
 	key := cancel.Request.Key()
+	if a.ByExchange {
+		s.cancelledBesideLocked(key, cancel.Reason)
+		return
+	}
 	c := s.calls[key]
 	switch {
 	case c == nil && (s.seen.has(key) || s.closing):
@@ -183,24 +222,45 @@ func (s *Session) cancelledLocked(m *mcp.Message) {
 	case c == nil:
 		s.log.Debug("a cancel came for an id that was not seen yet; it is remembered", "id", cancel.Request)
 		s.stones.Put(key, cancel.Reason)
-	case c.run == nil:
-		s.log.Warn("a cancel of a handshake was ignored", "method", c.method)
 	default:
-		c.byCaller = true
-		s.forgetLocked(c)
-		s.leaveBatchLocked(c)
-		s.mu.Unlock() // Cancel calls onCancel, which takes the lock
-		c.run.Cancel(s.byCaller(cancel.Reason))
-		runtime.Gosched() // the server is told before anything is written elsewhere
-		s.log.Info("the caller cancelled a call", "run", c.run.ID(), "call", c.title(), "reason", cancel.Reason)
-		s.mu.Lock()
+		s.cancelCallLocked(c, s.byCaller(cancel.Reason))
 	}
 }
 
-// sendLocked queues a message for the caller without waiting. A caller that
-// leaves 32 MiB unread has stopped being one.
-func (s *Session) sendLocked(frame []byte) {
-	if _, err := s.out.SendFrame(frame); errors.Is(err, jsonrpc.ErrQueueFull) {
-		s.failLocked(fmt.Errorf("the caller does not read its answers: %w", err))
+// cancelCallLocked stops a call for its caller, who gets no answer.
+func (s *Session) cancelCallLocked(c *call, why belay.Cancellation) {
+	if c.run == nil {
+		s.log.Warn("a cancel of a handshake was ignored", "method", c.method)
+		return
 	}
+	c.byCaller = true
+	s.forgetLocked(c)
+	c.silenceLocked()
+	s.mu.Unlock() // Cancel calls onCancel, which takes the lock
+	c.run.Cancel(why)
+	runtime.Gosched() // the server is told before anything is written elsewhere
+	s.log.Info("the caller cancelled a call", "run", c.run.ID(), "call", c.title(), "cause", why.Cause, "reason", why.Reason)
+	s.mu.Lock()
+}
+
+// cancelledBesideLocked takes a cancel that came by an exchange of its own,
+// where ids of different clients meet: it counts only if exactly one call in
+// flight has that id (MCP-G13).
+func (s *Session) cancelledBesideLocked(key, reason string) {
+	var found *call
+	for _, c := range s.calls {
+		if c.id.Key() != key {
+			continue
+		}
+		if found != nil {
+			s.log.Warn("a cancel names an id that several calls in flight have; nothing was changed", "id", found.id)
+			return
+		}
+		found = c
+	}
+	if found == nil {
+		s.log.Debug("a cancel came for an id that no call in flight has; nothing was changed")
+		return
+	}
+	s.cancelCallLocked(found, s.byCaller(reason))
 }

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/belayhq/belay/jsonrpc"
 	"github.com/belayhq/belay/mcp"
@@ -55,30 +54,17 @@ func (s *Session) goTracked(f func()) {
 
 func (u *upstream) replayOne(ctx context.Context, ask mcp.Ask) error {
 	s := u.s
-	id := u.ids.Next()
-	answer := make(chan []byte, 1)
-	s.mu.Lock()
-	u.replay[id.Key()] = answer
-	s.mu.Unlock()
-	u.send(jsonrpc.AppendRequest(nil, id, ask.Method, ask.Params))
-	var m mcp.Message
-	select {
-	case frame := <-answer:
-		if err := m.Read(frame); err != nil {
-			return err
-		}
-	case <-u.gone:
-		return fmt.Errorf("%w (%s)", errNoSession, u.tree.Exit())
-	case <-ctx.Done():
-		return fmt.Errorf("%s: %w", ask.Method, context.Cause(ctx))
+	m, err := u.ask(ctx, ask.Method, ask.Params)
+	if err != nil {
+		return err
 	}
 	switch ask.Method {
 	case mcp.MethodInitialize, mcp.MethodDiscover:
-		return s.hand.Same(&m)
+		return s.hand.Same(m)
 	case mcp.MethodListTools:
-		if !s.hand.SameTools(&m) {
+		if !s.hand.SameTools(m) {
 			s.log.Warn("the server has other tools after its restart; the caller is told")
-			s.forward(jsonrpc.AppendNotification(nil, mcp.NoticeTools, nil))
+			s.forward(s.home, jsonrpc.AppendNotification(nil, mcp.NoticeTools, nil))
 		}
 	}
 	return nil

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -13,7 +12,7 @@ import (
 
 // responded delivers the server's answer to the call it belongs to, unless the
 // caller was settled before: then it is evidence (MCP-G27).
-func (u *upstream) responded(m *mcp.Message) {
+func (u *upstream) responded(m *mcp.Message, status int) {
 	s := u.s
 	s.mu.Lock()
 	key := m.ID.Key()
@@ -46,7 +45,7 @@ func (u *upstream) responded(m *mcp.Message) {
 	}
 	u.removeLocked(c)
 	if c.byCaller { // its cancel was read while the answer was on its way
-		s.leaveBatchLocked(c)
+		c.silenceLocked()
 		u.releaseLocked(c)
 		s.mu.Unlock()
 		return
@@ -72,8 +71,9 @@ func (u *upstream) responded(m *mcp.Message) {
 		s.mu.Unlock()
 		return
 	}
+	to := s.outlet(c)
 	s.mu.Unlock()
-	s.forward(m.Frame, edits...)
+	s.forwardAnswer(to, status, m.Frame, edits...)
 }
 
 // unfitLocked says why a server cannot be used with isolation call: what it
@@ -97,29 +97,15 @@ func outcomeOf(m *mcp.Message) belay.Outcome {
 	return belay.Completed
 }
 
-// forward passes a message of the server on to the caller. While the caller
-// does not read, the server's pump waits here, and so in the end the server.
-func (s *Session) forward(frame []byte, edits ...jsonrpc.Edit) {
-	for {
-		_, err := s.out.SendFrame(frame, edits...)
-		if !errors.Is(err, jsonrpc.ErrQueueFull) {
-			return
-		}
-		if !s.pause(childPoll) {
-			return
-		}
-	}
-}
-
 // noticed takes a notification of the server.
-func (u *upstream) noticed(m *mcp.Message) {
+func (u *upstream) noticed(m *mcp.Message, about jsonrpc.ID) {
 	switch m.Method {
 	case mcp.NoticeProgress:
 		u.progressed(m)
 	case mcp.NoticeCancelled:
 		u.cancelled(m)
 	default:
-		u.announced(m)
+		u.announced(m, about)
 	}
 }
 
@@ -133,7 +119,7 @@ func (u *upstream) progressed(m *mcp.Message) {
 	if c == nil {
 		token := u.tasks.token(key)
 		s.mu.Unlock()
-		s.progress(m, token) // of a task, or of a call that has ended (MCP-41, MCP-51)
+		s.progress(s.home, m, token) // of a task, or of a call that has ended (MCP-41, MCP-51)
 		return
 	}
 	if c.stopped || c.byCaller {
@@ -141,16 +127,16 @@ func (u *upstream) progressed(m *mcp.Message) {
 		s.mu.Unlock()
 		return
 	}
-	token := c.token
+	token, to := c.token, s.outlet(c)
 	s.mu.Unlock()
-	s.progress(m, token)
+	s.progress(to, m, token)
 }
 
 // progress forwards a progress notification under the caller's token; a caller
 // that gave none gets none.
-func (s *Session) progress(m *mcp.Message, token jsonrpc.ID) {
+func (s *Session) progress(to mcp.Outlet, m *mcp.Message, token jsonrpc.ID) {
 	if !token.IsZero() {
-		s.forward(m.Frame, jsonrpc.Edit{At: m.Token, New: []byte(token.Raw())})
+		s.forward(to, m.Frame, jsonrpc.Edit{At: m.Token, New: []byte(token.Raw())})
 	}
 }
 
@@ -162,18 +148,28 @@ func (c *call) signOfLifeLocked(what string) {
 	}
 }
 
-// announced passes on a notification that belongs to no request, and takes a
-// log message for a sign of life where only one call can have caused it.
-func (u *upstream) announced(m *mcp.Message) {
+// announced passes on any other notification: on the outlet of the call on
+// whose stream it came (MCP-74), else of the only one that can have caused it.
+// For a stopped call a log message is a sign of life.
+func (u *upstream) announced(m *mcp.Message, about jsonrpc.ID) {
 	s := u.s
 	s.mu.Lock()
 	ready := u.ready && !u.worker || u.worker && u.lease != nil && m.Method == mcp.NoticeLog
-	if m.Method == mcp.NoticeLog {
-		if c := u.soleLocked(); c != nil && c.stopped {
-			c.signLocked("a log message")
+	var of *call
+	switch {
+	case !about.IsZero():
+		of = u.calls[about.Key()]
+	case m.Method == mcp.NoticeLog:
+		of = u.soleLocked()
+	}
+	if of != nil && (of.stopped || of.byCaller) {
+		if m.Method == mcp.NoticeLog {
+			of.signOfLifeLocked("a log message")
 			ready = false
 		}
+		of = nil
 	}
+	to := s.outlet(of)
 	var edits []jsonrpc.Edit
 	if m.Sub.Ok() { // of a modern subscription: its id is that of the listen request
 		id, err := jsonrpc.ReadID(m.Frame, m.Sub)
@@ -181,12 +177,13 @@ func (u *upstream) announced(m *mcp.Message) {
 		if err != nil || c == nil || c.stopped {
 			ready = false
 		} else {
+			to = s.outlet(c)
 			edits = append(edits, jsonrpc.Edit{At: m.Sub, New: []byte(c.id.Raw())})
 		}
 	}
 	s.mu.Unlock()
 	if ready {
-		s.forward(m.Frame, edits...)
+		s.forward(to, m.Frame, edits...)
 	}
 }
 
@@ -204,7 +201,7 @@ func (u *upstream) cancelled(m *mcp.Message) {
 	if a := u.asks[key]; a != nil {
 		u.forgetAskLocked(a)
 		s.mu.Unlock()
-		s.forward(m.Frame, jsonrpc.Edit{At: cancel.At, New: []byte(a.ours.Raw())})
+		s.forward(a.to, m.Frame, jsonrpc.Edit{At: cancel.At, New: []byte(a.ours.Raw())})
 		return
 	}
 	c := u.calls[key]
@@ -215,6 +212,9 @@ func (u *upstream) cancelled(m *mcp.Message) {
 	u.removeLocked(c)
 	s.forgetLocked(c)
 	c.run.Finish(belay.Completed)
+	c.answered = true
+	to := s.outlet(c)
 	s.mu.Unlock()
-	s.forward(m.Frame, jsonrpc.Edit{At: cancel.At, New: []byte(c.id.Raw())})
+	s.forward(to, m.Frame, jsonrpc.Edit{At: cancel.At, New: []byte(c.id.Raw())})
+	to.Drop() // it was the last message on that stream (A2)
 }

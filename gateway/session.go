@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -23,7 +22,8 @@ type Session struct {
 	log    *slog.Logger
 	tree   *belay.Tree
 	run    *belay.Run
-	out    *jsonrpc.Writer // to the caller
+	home   mcp.Outlet      // to the caller: what belongs to no request that has an outlet of its own
+	lines  *jsonrpc.Writer // the same, where the caller reads lines; else nil
 	hand   mcp.Handshake
 	stones *belay.Tombstones[string, string] // early cancels: the id's key and the reason
 	inbox  mcp.Message                       // what Receive is at; nobody keeps it
@@ -38,6 +38,7 @@ type Session struct {
 	mu        sync.Mutex
 	stood     bool             // the server has answered something
 	calls     map[string]*call // in flight, by the caller's id
+	passes    map[uint64]*call // of them, those that an HTTP exchange brought
 	asks      map[string]*ask  // server's requests to the caller, by our id
 	askIDs    jsonrpc.Minter
 	seen      recent
@@ -67,21 +68,33 @@ const (
 	maxWaitingBytes = 32 << 20
 )
 
-// Open starts the server and returns a session whose answers go to out. The
-// session's run is registered; the process is running. The errors of starting
-// a process are those of [proc.Start].
+// Open starts the server and returns a session whose answers go to out, as
+// lines. The session's run is registered; a process is running. The errors of
+// starting a process are those of [proc.Start].
 func Open(ctx context.Context, cfg Config, out io.Writer) (*Session, error) {
+	w := jsonrpc.NewWriter(out, jsonrpc.WriterOptions{MaxQueued: cfg.maxUnread})
+	s, err := openSession(ctx, cfg, lines{w}, w)
+	if err != nil {
+		w.CloseNow()
+	}
+	return s, err
+}
+
+// OpenTo is [Open] for a caller who does not read lines: what belongs to a
+// request goes to the outlet with which it is delivered, all else to home.
+func OpenTo(ctx context.Context, cfg Config, home mcp.Outlet) (*Session, error) {
+	return openSession(ctx, cfg, home, nil)
+}
+
+func openSession(ctx context.Context, cfg Config, home mcp.Outlet, w *jsonrpc.Writer) (*Session, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Name == "" {
-		cfg.Name = filepath.Base(cfg.Command[0])
-	}
 	s := &Session{
-		cfg: cfg, tree: cfg.Tree, log: cfg.Log.With("server", cfg.Name),
+		cfg: cfg, tree: cfg.Tree, log: cfg.Log.With("server", cfg.Name), home: home, lines: w,
 		stones: belay.NewTombstones[string, string](0, 0),
-		calls:  make(map[string]*call), asks: make(map[string]*ask),
+		calls:  make(map[string]*call), passes: make(map[uint64]*call), asks: make(map[string]*ask),
 		done: make(chan struct{}), ended: make(chan struct{}),
 	}
 	s.rest.f = cfg.Idle
@@ -93,16 +106,21 @@ func Open(ctx context.Context, cfg Config, out io.Writer) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.out = jsonrpc.NewWriter(out, jsonrpc.WriterOptions{MaxQueued: cfg.maxUnread})
 	up, err := s.start(ctx, s.run.ID())
 	if err != nil {
 		s.run.Finish(belay.Failed)
-		s.out.CloseNow()
+		return nil, err
+	}
+	if err := s.speaksModern(ctx, up); err != nil {
+		s.run.Finish(belay.Failed)
+		_ = s.Close(ctx, belay.Cancellation{Cause: belay.CauseShutdown, Via: "belay", Reason: err.Error()})
 		return nil, err
 	}
 	s.mu.Lock()
 	s.current, up.ready = up, true
-	s.goLocked(s.watchCaller)
+	if s.lines != nil {
+		s.goLocked(s.watchCaller)
+	}
 	s.mu.Unlock()
 	return s, nil
 }
@@ -116,11 +134,11 @@ func (s *Session) watchCaller() {
 	select {
 	case <-s.life.Done():
 		return
-	case <-s.out.Done():
+	case <-s.lines.Done():
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.failLocked(fmt.Errorf("%w: %w", ErrCallerGone, s.out.Err()))
+	s.failLocked(fmt.Errorf("%w: %w", ErrCallerGone, s.lines.Err()))
 }
 
 // Run is the session's run.
@@ -177,7 +195,7 @@ const closeLimit = 500 * time.Millisecond
 // shutdown does the work of Close, once.
 func (s *Session) shutdown(c belay.Cancellation) {
 	defer close(s.done)
-	s.run.Cancel(c)
+	s.endRun(c)
 	s.end(&c) // frees what waits for a caller that does not read
 	s.mu.Lock()
 	ups := append([]*upstream(nil), s.all...)
@@ -193,10 +211,26 @@ func (s *Session) shutdown(c belay.Cancellation) {
 	s.all, s.current = nil, nil
 	s.mu.Unlock()
 	s.answerAll()
-	s.run.Observe(belay.Evidence{Kind: belay.SeenProcessGone, Scope: belay.ScopeLocalTree, Detail: "every process of the session has ended"})
+	if len(s.cfg.Command) > 0 {
+		s.run.Observe(belay.Evidence{Kind: belay.SeenProcessGone, Scope: belay.ScopeLocalTree, Detail: "every process of the session has ended"})
+	}
+	if s.lines == nil {
+		return
+	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), closeLimit, &c)
 	defer cancel()
-	s.out.Close(ctx)
+	s.lines.Close(ctx)
+}
+
+// endRun stops everything in flight. Where nothing is, and no process either,
+// there is nothing to stop: the session is just over.
+func (s *Session) endRun(c belay.Cancellation) {
+	s.mu.Lock()
+	idle := len(s.calls) == 0 && len(s.cfg.Command) == 0
+	s.mu.Unlock()
+	if !idle || !s.run.Finish(belay.Completed) {
+		s.run.Cancel(c)
+	}
 }
 
 // answerAll answers the calls whose partial result is still waited for: none

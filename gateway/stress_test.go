@@ -122,7 +122,7 @@ func openStress(t *testing.T, tree *belay.Tree, n int) *stressClient {
 	out, in := io.Pipe()
 	cfg := Config{
 		Name: fmt.Sprint("stress", n), Command: faketool.Command(flags...), Tree: tree,
-		Log: slog.New(slog.DiscardHandler), Owner: "stress", Ladder: shortLadder,
+		Log: slog.New(slog.DiscardHandler), Owner: "stress", Policy: Policy{Ladder: shortLadder},
 	}
 	if n%8 == 4 {
 		cfg.RestartSafe, cfg.Enforce = true, EnforceStrict

@@ -16,12 +16,13 @@ import (
 	"github.com/belayhq/belay/supervise"
 )
 
-// upstream is one process of the server with its message pumps. Session.mu
-// guards what changes.
+// upstream is one process of the server with its message pumps, or one
+// conversation with a server that is no process of ours. Session.mu guards what
+// changes.
 type upstream struct {
 	s      *Session
-	tree   *supervise.Tree
-	in     *jsonrpc.Writer // its stdin
+	wire   wire
+	tree   *supervise.Tree // nil: no process of ours, nothing to be forced
 	ids    jsonrpc.Minter
 	worker bool          // leased to one call at a time (IsolationCall)
 	look   lookout       // a short memory of what runs in the tree
@@ -45,6 +46,7 @@ type upstream struct {
 	taskCancels map[string]*call       // stopped calls that became tasks, by the id of our tasks/cancel
 	replay      map[string]chan []byte // our own requests while it is put into the session
 	tools       int                    // of busy, those of tools
+	untold      int                    // stopped calls of which the server, being no process, was not told yet
 	quiet       time.Time              // when the last call but pings ended that somebody waited for
 	solo        *call                  // the last tool call, while no other ran beside it
 	stopping    []*call                // stopped calls whose receipt may not be final yet
@@ -59,18 +61,25 @@ type upstream struct {
 // maxCalls bounds what is in flight on one process.
 const maxCalls = 65_536
 
-// start starts a process and its pumps for a run of the session.
+// start starts what the server is: a process and its pumps for a run of the
+// session, or a conversation.
 func (s *Session) start(ctx context.Context, run belay.RunID) (*upstream, error) {
+	u := &upstream{
+		s: s, gone: make(chan struct{}),
+		calls: make(map[string]*call), asks: make(map[string]*ask), replay: make(map[string]chan []byte),
+	}
+	switch {
+	case s.cfg.URL != "":
+		return u, u.dial()
+	case s.cfg.Serve != nil:
+		return u, u.host()
+	}
 	tree, err := s.cfg.start(ctx, run)
 	if err != nil {
 		return nil, err
 	}
-	u := &upstream{
-		s: s, tree: tree, gone: make(chan struct{}),
-		calls: make(map[string]*call), asks: make(map[string]*ask), replay: make(map[string]chan []byte),
-	}
-	u.look.tree = tree
-	u.in = jsonrpc.NewWriter(tree.Stdin(), jsonrpc.WriterOptions{})
+	u.tree, u.look.tree = tree, tree
+	u.wire = pipe{jsonrpc.NewWriter(tree.Stdin(), jsonrpc.WriterOptions{})}
 	s.mu.Lock()
 	started := s.goLocked(u.pump)
 	if started {
@@ -80,7 +89,7 @@ func (s *Session) start(ctx context.Context, run belay.RunID) (*upstream, error)
 	if !started {
 		close(u.gone)
 		u.tree.Close(ctx)
-		u.in.CloseNow()
+		u.wire.hangUp()
 		return nil, fmt.Errorf("start %s: %w", s.cfg.Command[0], belay.ErrClosed)
 	}
 	s.log.Debug("the server was started", "pid", tree.PID())
@@ -93,12 +102,18 @@ func (u *upstream) close() {
 	u.s.mu.Lock()
 	u.expected = true
 	u.s.mu.Unlock()
+	if u.tree == nil {
+		u.awaitTold()
+		u.wire.hangUp()
+		<-u.gone
+		return
+	}
 	report, err := u.tree.Close(context.Background())
 	if err != nil {
 		u.s.log.Warn("processes of the server are still alive", "error", err, "survivors", len(report.Survivors))
 	}
 	u.observe(supervise.Evidence(report, supervise.Whole(), u.tree.Signs()))
-	u.in.CloseNow()
+	u.wire.hangUp()
 	<-u.gone
 }
 
@@ -131,9 +146,7 @@ func (u *upstream) dispatchLocked(c *call, m *mcp.Message) {
 	case u.s.wantsSigns(c) && !m.Meta.Ok() && jsonrpc.KindAt(m.Frame, m.Params) == jsonrpc.ObjectValue:
 		edits = append(edits, jsonrpc.InsertMember(m.Frame, m.Params, "_meta", []byte(`{"progressToken":`+c.upID.Raw()+`}`)))
 	}
-	seq, err := u.in.SendFrame(m.Frame, edits...)
-	c.seq = seq
-	if err != nil {
+	if err := u.wire.request(c, c.params, m.Frame, edits...); err != nil {
 		u.removeLocked(c)
 		c.up = nil
 		c.failLocked(mcp.CodeInternal, fmt.Sprintf("the request could not be passed to server %q: %v", u.s.cfg.Name, err))
@@ -186,7 +199,7 @@ func (u *upstream) pruneStoppingLocked() {
 // see whether a stopped call goes on (MCP-G8). It then forwards none. Only
 // where every stopped call is forced there is nothing to be learnt.
 func (s *Session) wantsSigns(c *call) bool {
-	return c.method == mcp.MethodCallTool && (s.cfg.Enforce != EnforceStrict || s.cfg.Observe)
+	return c.method == mcp.MethodCallTool && (c.policy.Enforce != EnforceStrict || c.policy.Observe)
 }
 
 // removeLocked forgets a call on this process.
@@ -249,7 +262,16 @@ func (u *upstream) pump() {
 	stop := make(chan struct{})
 	var watch sync.WaitGroup
 	watch.Go(func() { u.watchLeader(stop) })
-	reader := jsonrpc.NewReader(u.tree.Stdout(), jsonrpc.ReaderOptions{Max: u.s.cfg.MaxLine})
+	u.read(u.tree.Stdout())
+	close(stop)
+	watch.Wait()
+	u.ended()
+	u.tree.Stdout().Close()
+}
+
+// read takes every line of the server.
+func (u *upstream) read(from io.Reader) {
+	reader := jsonrpc.NewReader(from, jsonrpc.ReaderOptions{Max: u.s.cfg.MaxLine})
 	var hold holder
 	defer hold.release()
 	for {
@@ -259,7 +281,7 @@ func (u *upstream) pump() {
 		line, err := reader.Next()
 		if err == nil {
 			u.s.rest.touch()
-			hold.take(u.s.out)
+			hold.take(u.s.lines)
 			u.line(line)
 			continue
 		}
@@ -268,12 +290,8 @@ func (u *upstream) pump() {
 			continue
 		}
 		u.lastWords(err)
-		break
+		return
 	}
-	close(stop)
-	watch.Wait()
-	u.ended()
-	u.tree.Stdout().Close()
 }
 
 // lastOutput is how long the output of a process whose leader has ended may
@@ -374,12 +392,18 @@ func (u *upstream) receive(frame []byte) {
 		u.broken(m, err)
 		return
 	}
+	u.take(m, jsonrpc.ID{}, 0)
+}
+
+// take takes a message of the server. about is our id of the request on whose
+// stream it came, where it has one; status that of HTTP.
+func (u *upstream) take(m *mcp.Message, about jsonrpc.ID, status int) {
 	switch m.Kind {
 	case jsonrpc.Response:
-		u.responded(m)
+		u.responded(m, status)
 	case jsonrpc.Request:
-		u.asked(m)
+		u.asked(m, about)
 	case jsonrpc.Notification:
-		u.noticed(m)
+		u.noticed(m, about)
 	}
 }

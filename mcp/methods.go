@@ -29,7 +29,10 @@ const (
 	metaSubscription   = "io.modelcontextprotocol/subscriptionId"
 	extTasks           = "io.modelcontextprotocol/tasks"
 	metaProgressToken  = "progressToken"
+	CodeHeaderMismatch = -32020 // headers and body differ (MCP-60)
+	CodeCapability     = -32021 // the caller lacks a capability (MCP-62)
 	CodeVersionUnknown = -32022 // a protocol version that is not served (MCP-58)
+	CodeInvalidParams  = -32602
 	CodeInvalidRequest = -32600
 	CodeInternal       = -32603
 	CodeMethodNotFound = -32601

@@ -146,9 +146,11 @@ func (c *wrapCmd) config(h *host, name string, command []string, labels map[stri
 	}
 	return gateway.Config{
 		Name: name, Command: command,
-		Enforce: gateway.Enforce(c.Enforce), Isolation: gateway.Isolation(c.Isolation),
-		Ladder:   belay.Ladder{Grace: c.Grace, KillAfter: c.KillAfter},
-		Deadline: c.Deadline, Drain: c.Drain, RestartSafe: safe, Observe: c.Observe, Facts: h.facts, Cgroup: cgroup,
+		Policy: gateway.Policy{
+			Enforce: gateway.Enforce(c.Enforce), Ladder: belay.Ladder{Grace: c.Grace, KillAfter: c.KillAfter},
+			Deadline: c.Deadline, Observe: c.Observe,
+		},
+		Isolation: gateway.Isolation(c.Isolation), Drain: c.Drain, RestartSafe: safe, Facts: h.facts, Cgroup: cgroup,
 		Tree: h.tree, Parent: h.parent.Run(), Owner: h.owner, Labels: labels, Log: h.log, Ticket: h.ticket(), Idle: giveBack,
 	}
 }

@@ -1,0 +1,63 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/belayhq/belay/jsonrpc"
+	"github.com/belayhq/belay/mcp"
+)
+
+// ErrEra says that the server does not speak the protocol era of the caller.
+var ErrEra = errors.New("the server does not speak this protocol era")
+
+// probeWait is how long a server may take to answer the question which era it
+// speaks, once it is up; silence means the legacy one (MCP-69).
+const probeWait = 10 * time.Second
+
+// speaksModern asks a server on a pipe, before a session of modern callers is
+// opened on it, whether it speaks that era (MCP-69, MCP-G4). One that is reached
+// by HTTP says so itself with every answer.
+func (s *Session) speaksModern(ctx context.Context, u *upstream) error {
+	if !s.cfg.Modern || s.cfg.URL != "" {
+		return nil
+	}
+	ctx, end := context.WithTimeoutCause(ctx, probeWait, ErrEra)
+	defer end()
+	m, err := u.ask(ctx, mcp.MethodDiscover, mcp.ModernParams())
+	switch {
+	case errors.Is(err, ErrEra):
+		return fmt.Errorf("%w: server %q did not answer within %v", ErrEra, s.cfg.Name, probeWait)
+	case err != nil:
+		return err
+	case !m.SpeaksModern():
+		return fmt.Errorf("%w: server %q does not know %s", ErrEra, s.cfg.Name, mcp.Revision26)
+	}
+	return nil
+}
+
+// ask sends a request of Belay's own and returns the answer, which the caller
+// of ask owns.
+func (u *upstream) ask(ctx context.Context, method string, params []byte) (*mcp.Message, error) {
+	s := u.s
+	id := u.ids.Next()
+	answer := make(chan []byte, 1)
+	s.mu.Lock()
+	u.replay[id.Key()] = answer
+	s.mu.Unlock()
+	u.send(jsonrpc.AppendRequest(nil, id, method, params))
+	select {
+	case frame := <-answer:
+		m := &mcp.Message{}
+		return m, m.Read(frame)
+	case <-u.gone:
+		return nil, fmt.Errorf("%w (%s)", errNoSession, u.exit())
+	case <-ctx.Done():
+		s.mu.Lock()
+		delete(u.replay, id.Key())
+		s.mu.Unlock()
+		return nil, fmt.Errorf("%s: %w", method, context.Cause(ctx))
+	}
+}

@@ -1,0 +1,3 @@
+package gateway
+
+func (u *upstream) dial() error { return ErrConfig }

@@ -1,0 +1,36 @@
+package mcp
+
+import (
+	"strconv"
+
+	"github.com/belayhq/belay/jsonrpc"
+)
+
+// ModernParams are the parameters of a modern request of Belay's own that has
+// no others: its _meta (MCP-57).
+func ModernParams() []byte {
+	return []byte(`{"_meta":{"` + metaVersion + `":"` + Revision26 + `","` + metaCapabilities + `":{}}}`)
+}
+
+// SpeaksModern reports whether the answer to a [MethodDiscover] is that of a
+// server of the modern era: a result, or one of the errors that only such a
+// server knows (MCP-69).
+func (m *Message) SpeaksModern() bool {
+	if !m.IsError() {
+		versions, ok, _ := jsonrpc.Member(m.Frame, m.Result, "supportedVersions")
+		return ok && jsonrpc.KindAt(m.Frame, versions) == jsonrpc.ArrayValue
+	}
+	code, ok := m.ErrorCode()
+	return ok && code <= CodeHeaderMismatch && code >= CodeVersionUnknown
+}
+
+// ErrorCode is the code of an error response; false if there is none that is a
+// whole number.
+func (m *Message) ErrorCode() (int, bool) {
+	at, ok, _ := jsonrpc.Member(m.Frame, m.Error, "code")
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.Atoi(string(at.Of(m.Frame)))
+	return n, err == nil
+}
