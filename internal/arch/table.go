@@ -65,6 +65,11 @@ var Table = []Row{
 		"the transport towards callers over HTTP; knows streams and headers, neither runs nor servers",
 	},
 	{
+		"internal/config", 1, nil,
+		[]string{"github.com/goccy/go-yaml", "github.com/go-json-experiment/json/jsontext"},
+		"files become servers; places in YAML and JSON are what its messages are about",
+	},
+	{
 		"supervise", 2,
 		[]string{".", "proc", "internal/peers"},
 		nil,

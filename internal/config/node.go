@@ -1,0 +1,48 @@
+package config
+
+// kind is what stands in a file.
+type kind int
+
+const (
+	kindNull kind = iota
+	kindString
+	kindNumber
+	kindBool
+	kindList
+	kindMap
+)
+
+func (k kind) String() string {
+	return [...]string{"nothing", "text", "a number", "true or false", "a list", "a map"}[k]
+}
+
+// node is a value of a file, of either form, and where it stands. Nodes may be
+// shared (YAML aliases) but never form a ring.
+type node struct {
+	kind   kind
+	text   string // of a scalar; as written, for numbers and booleans
+	line   int    // from 1
+	column int    // from 1, in characters
+	width  int    // characters that a scalar takes up there
+	items  []*node
+	pairs  []pair
+}
+
+// pair is one entry of a map.
+type pair struct{ key, value *node }
+
+// get is the value of a key, or nil. The last of equal keys counts.
+func (n *node) get(key string) *node {
+	if n == nil {
+		return nil
+	}
+	for i := len(n.pairs) - 1; i >= 0; i-- {
+		if n.pairs[i].key.text == key {
+			return n.pairs[i].value
+		}
+	}
+	return nil
+}
+
+// is reports whether a node is there and of a kind.
+func (n *node) is(k kind) bool { return n != nil && n.kind == k }
