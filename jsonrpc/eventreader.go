@@ -48,11 +48,11 @@ func NewEventReader(src io.Reader, opts ReaderOptions) *EventReader {
 	return &EventReader{src: src, max: opts.Max, small: small, buf: small}
 }
 
-// Reset makes the reader read another stream from its beginning. The last id is
-// kept, since it is what the other stream was asked for.
-func (r *EventReader) Reset(src io.Reader) {
+// Reset makes the reader read another stream from its beginning. last is the id
+// behind which that stream was asked to go on; "" for a new one.
+func (r *EventReader) Reset(src io.Reader, last string) {
 	r.Release()
-	*r = EventReader{src: src, max: r.max, small: r.small, buf: r.small, last: r.last}
+	*r = EventReader{src: src, max: r.max, small: r.small, buf: r.small, last: last}
 }
 
 // Release gives back memory that was borrowed for large events. Data that Next

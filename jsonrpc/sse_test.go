@@ -137,7 +137,7 @@ func TestEventReaderShrinks(t *testing.T) {
 	if len(r.buf) != eventBuf {
 		t.Errorf("buffer of %d bytes", len(r.buf))
 	}
-	r.Reset(strings.NewReader("data: b\n\n"))
+	r.Reset(strings.NewReader("data: b\n\n"), r.LastID())
 	if e, err := r.Next(); err != nil || string(e.Data) != "b" || r.LastID() != "e-1" {
 		t.Errorf("%+v %v, last id %q", e, err, r.LastID())
 	}

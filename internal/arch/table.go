@@ -59,6 +59,12 @@ var Table = []Row{
 		"the MCP dialect; dialects never import each other",
 	},
 	{
+		"mcp/httpclient", 2,
+		[]string{"jsonrpc", "mcp"},
+		nil,
+		"the transport towards servers over HTTP; net/http is enough",
+	},
+	{
 		"mcp/httpserver", 2,
 		[]string{".", "jsonrpc", "mcp"},
 		nil,

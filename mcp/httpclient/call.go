@@ -1,0 +1,198 @@
+package httpclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
+
+	"github.com/belayhq/belay/jsonrpc"
+)
+
+// How far a request has come. It goes forward only.
+const (
+	stateQueued    = iota // not one byte of the body was handed over
+	stateWithdrawn        // and none ever will be
+	stateStarted          // the body is being written
+	stateWritten          // the request has left
+)
+
+// call is one request in flight, and the context.Context of its POST.
+type call struct {
+	c      *Conn
+	id     jsonrpc.ID
+	key    string
+	method string
+	frame  []byte
+	modern bool
+	extra  http.Header     // headers of this request alone; nil: none
+	gate   <-chan struct{} // closed when it may go; nil: at once
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	state  atomic.Int32
+
+	// Conn.mu guards what follows.
+	session string        // the id that came with the answer to initialize
+	stopped bool          // cancelled or forgotten: no Lost
+	over    bool          // the goroutine has ended
+	moved   chan struct{} // closed when the state is Written, or over; nil: nobody waits
+	done    chan struct{} // closed when over; nil: nobody waits
+}
+
+// run is the call's goroutine.
+func (k *call) run() {
+	defer k.c.wg.Done()
+	if err := k.exchange(); err != nil {
+		k.c.lose(k, err)
+	}
+	k.cancel(nil)
+	k.c.mu.Lock()
+	k.over = true
+	k.wakeLocked()
+	if k.done != nil {
+		close(k.done)
+	}
+	k.c.mu.Unlock()
+}
+
+// exchange sends the request and reads what comes of it. Without an error the
+// answer was reported, or comes by the shared stream.
+func (k *call) exchange() error {
+	if k.gate != nil {
+		select {
+		case <-k.gate:
+		case <-k.ctx.Done():
+			return context.Cause(k.ctx)
+		}
+	}
+	return k.c.route(k)
+}
+
+// post sends the request to an endpoint. An error says that there is no HTTP
+// answer, and why.
+func (k *call) post(header http.Header, to *endpoint) (*http.Response, error) {
+	ctx := k.ctx
+	if !k.modern {
+		// A cancel must know when the request has been written (MCP-G19).
+		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: k.wrote})
+	}
+	req := &http.Request{
+		Method: http.MethodPost, URL: to.url, Host: to.url.Host, Header: header,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Body: k.body(), GetBody: func() (io.ReadCloser, error) { return k.body(), nil }, ContentLength: int64(len(k.frame)),
+	}
+	resp, err := k.c.cfg.Client.RoundTrip(req.WithContext(ctx))
+	if err != nil {
+		return nil, k.failed(err)
+	}
+	k.wrote(httptrace.WroteRequestInfo{})
+	return resp, nil
+}
+
+// failed explains an error of the HTTP client.
+func (k *call) failed(err error) error {
+	if k.ctx.Err() != nil {
+		return context.Cause(k.ctx)
+	}
+	if k.state.Load() < stateStarted {
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	return fmt.Errorf("%w: %w", ErrClosedEarly, err)
+}
+
+// begin is asked by the body before it hands over its first byte.
+func (k *call) begin() bool {
+	return k.state.CompareAndSwap(stateQueued, stateStarted) || k.state.Load() != stateWithdrawn
+}
+
+// withdraw makes sure that the request never starts. It is false when it has.
+func (k *call) withdraw() bool { return k.state.CompareAndSwap(stateQueued, stateWithdrawn) }
+
+// wrote notes that the request has left. An error of the write ends the call
+// elsewhere.
+func (k *call) wrote(info httptrace.WroteRequestInfo) {
+	if info.Err != nil || !k.state.CompareAndSwap(stateStarted, stateWritten) {
+		return
+	}
+	k.c.mu.Lock()
+	k.wakeLocked()
+	k.c.mu.Unlock()
+}
+
+func (k *call) wakeLocked() {
+	if k.moved != nil {
+		close(k.moved)
+		k.moved = nil
+	}
+}
+
+// awaitWritten waits until the request has been written. It fails when it never
+// will be.
+func (k *call) awaitWritten(ctx context.Context) error {
+	k.c.mu.Lock()
+	if k.moved == nil && !k.over && k.state.Load() != stateWritten {
+		k.moved = make(chan struct{})
+	}
+	moved := k.moved
+	k.c.mu.Unlock()
+	if moved != nil {
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return fmt.Errorf("the request is not written yet: %w", context.Cause(ctx))
+		}
+	}
+	if k.state.Load() != stateWritten {
+		return fmt.Errorf("%w: the request was never written in full", ErrClosedEarly)
+	}
+	return nil
+}
+
+// close ends the POST and waits until it has.
+func (k *call) close(ctx context.Context) (Told, error) {
+	k.cancel(errCancelled)
+	k.c.mu.Lock()
+	if k.done == nil && !k.over {
+		k.done = make(chan struct{})
+	}
+	done := k.done
+	k.c.mu.Unlock()
+	if done != nil {
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return Told{}, context.Cause(ctx)
+		}
+	}
+	return Told{Means: "POST closed"}, nil
+}
+
+var errWithdrawn = errors.New("the request was withdrawn")
+
+// body is the frame on its way. Its first Read is the moment in which a request
+// starts: before it, a cancel withdraws the request, and the headers that may
+// wait in a buffer never make a message.
+type body struct {
+	k    *call
+	rest []byte
+}
+
+func (k *call) body() *body { return &body{k: k, rest: k.frame} }
+
+// Read hands over the next bytes.
+func (b *body) Read(p []byte) (int, error) {
+	if len(b.rest) == len(b.k.frame) && !b.k.begin() {
+		return 0, errWithdrawn
+	}
+	n := copy(p, b.rest)
+	if b.rest = b.rest[n:]; len(b.rest) == 0 {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// Close does nothing: the frame is the collector's.
+func (b *body) Close() error { return nil }
