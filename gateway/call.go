@@ -40,22 +40,23 @@ type call struct {
 	until  proc.Stamp // when the next tool call was dispatched to the process; 0: none was
 	others bool       // other tool calls were in flight when it was dispatched
 
-	owed      bool // the server, being no process, must be told before the session ends
-	awaits    bool // a worker was started for it
-	counted   bool // in up.busy
-	byCaller  bool // the caller cancelled it: no answer, ever
-	stopped   bool // its run is cancelled: nothing of it is forwarded any more
-	answered  bool
-	dropped   bool               // was stopped while it waited for a process
-	withdrawn bool               // was stopped before a byte of it was written
-	asked     chan struct{}      // of a task: closed when tasks/cancel was sent, or is not needed
-	told      bool               // asked is closed
-	replied   belay.EvidenceKind // what the server sent after the Stop; "" nothing
-	judged    chan struct{}      // made with replied; closed when that has become evidence
-	partial   *string            // what a late success result said, until it was used
-	waiting   *time.Timer        // for a partial result
-	sign      time.Time          // when the last sign of life came after the Stop; zero: none did
-	alive     chan struct{}      // capacity 1: another sign of life
+	owed        bool   // the server, being no process, must be told before the session ends
+	ack, ackFor string // tokens of the stop-ack extension: ours, and the caller's; "" none
+	awaits      bool   // a worker was started for it
+	counted     bool   // in up.busy
+	byCaller    bool   // the caller cancelled it: no answer, ever
+	stopped     bool   // its run is cancelled: nothing of it is forwarded any more
+	answered    bool
+	dropped     bool               // was stopped while it waited for a process
+	withdrawn   bool               // was stopped before a byte of it was written
+	asked       chan struct{}      // of a task: closed when tasks/cancel was sent, or is not needed
+	told        bool               // asked is closed
+	replied     belay.EvidenceKind // what the server sent after the Stop; "" nothing
+	judged      chan struct{}      // made with replied; closed when that has become evidence
+	partial     *string            // what a late success result said, until it was used
+	waiting     *time.Timer        // for a partial result
+	sign        time.Time          // when the last sign of life came after the Stop; zero: none did
+	alive       chan struct{}      // capacity 1: another sign of life
 }
 
 func (s *Session) newCall(a *mcp.Arrival, b *batch) *call {
@@ -242,6 +243,10 @@ func (c *call) Tell(ctx context.Context, cause *belay.Cancellation) (*belay.Evid
 	e, err := up.wire.tell(ctx, c, reasonFor(cause))
 	if e != nil && e.Kind == belay.SeenNotStarted {
 		c.withdraw()
+		return e, err
+	}
+	if c.ack != "" {
+		c.awaitAckUnlessSent()
 	}
 	return e, err
 }
@@ -304,31 +309,36 @@ func (c *call) lateLocked(m *mcp.Message) {
 		kind = belay.SeenErrorReply
 	}
 	c.replied = kind
-	if text, ok := mcp.PartialText(m); ok && c.method == mcp.MethodCallTool && !c.byCaller && !c.answered {
-		c.partial = &text
-		if c.waiting != nil {
-			c.answerLocked()
-		}
+	if text, ok := mcp.PartialText(m); ok {
+		c.partialLocked(text)
 	}
-	c.judged = make(chan struct{})
-	if !c.s.goLocked(func() { c.follow(kind) }) {
-		c.run.Observe(belay.Evidence{Kind: kind})
-		close(c.judged)
+	c.judgeLocked(belay.Evidence{
+		Kind: kind, Detail: "the server answered after the Stop", Open: kind == belay.SeenErrorReply && c.strict(),
+	})
+}
+
+// judgeLocked has somebody find out what the server's word that it is done with
+// the call is worth.
+func (c *call) judgeLocked(e belay.Evidence) {
+	judged := make(chan struct{})
+	c.judged = judged
+	if !c.s.goLocked(func() { c.follow(e, judged) }) {
+		c.run.Observe(e)
+		close(judged)
 	}
 }
 
-// follow turns a late response into evidence: it ends the ladder unless
+// follow turns the server's word into evidence: it ends the ladder unless
 // processes born during the call are alive, or it is an error reply that may
 // come from a server whose worker runs on (MCP-G33).
-func (c *call) follow(kind belay.EvidenceKind) {
-	open := kind == belay.SeenErrorReply && c.strict()
+func (c *call) follow(said belay.Evidence, judged chan<- struct{}) {
 	children := c.children(0) // what was born before the answer is seen
-	e := belay.Evidence{Kind: kind, Detail: "the server answered after the Stop", Open: open}
+	e, open := said, said.Open
 	if len(children) > 0 {
 		e.Open, e.Survivors = true, supervise.Processes(children)
 	}
 	c.run.Observe(e)
-	close(c.judged) // only read before this goroutine was started
+	close(judged)
 	for len(children) > 0 {
 		if !c.s.pause(childPoll) {
 			return
@@ -340,7 +350,8 @@ func (c *call) follow(kind belay.EvidenceKind) {
 	}
 	if e.Survivors != nil {
 		c.run.Observe(belay.Evidence{Kind: belay.SeenSurvivors, Detail: "no process born during the call is left"})
-		c.run.Observe(belay.Evidence{Kind: kind, Detail: "the processes born during the call have ended", Open: open})
+		said.Detail += "; the processes born during the call have ended"
+		c.run.Observe(said)
 	}
 	if !open {
 		c.s.mu.Lock()

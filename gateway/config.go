@@ -16,6 +16,7 @@ import (
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/internal/peers"
 	"github.com/belayhq/belay/mcp"
+	"github.com/belayhq/belay/mcp/httpclient"
 	"github.com/belayhq/belay/proc"
 	"github.com/belayhq/belay/supervise"
 )
@@ -73,10 +74,10 @@ type Config struct {
 	Dir     string
 	Stderr  *os.File // the server's; nil: Belay's own
 
-	URL       string            // of a server that is reached by HTTP
-	Header    http.Header       // sent with every request to it
-	Transport string            // default: what the server shows that it speaks
-	RoundTrip http.RoundTripper // nil: the shared one
+	URL       string               // of a server that is reached by HTTP
+	Header    http.Header          // sent with every request to it
+	Transport httpclient.Transport // default: what the server shows that it speaks
+	RoundTrip http.RoundTripper    // nil: the shared one
 
 	// Serve is a server inside this process: it reads and writes lines until in
 	// ends or ctx does, whose cause is then a *belay.Cancellation.

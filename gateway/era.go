@@ -26,7 +26,7 @@ func (s *Session) speaksModern(ctx context.Context, u *upstream) error {
 	}
 	ctx, end := context.WithTimeoutCause(ctx, probeWait, ErrEra)
 	defer end()
-	m, err := u.ask(ctx, mcp.MethodDiscover, mcp.ModernParams())
+	m, err := u.discover(ctx)
 	switch {
 	case errors.Is(err, ErrEra):
 		return fmt.Errorf("%w: server %q did not answer within %v", ErrEra, s.cfg.Name, probeWait)
@@ -38,16 +38,46 @@ func (s *Session) speaksModern(ctx context.Context, u *upstream) error {
 	return nil
 }
 
+// discover asks the server what it is, as a modern caller would.
+func (u *upstream) discover(ctx context.Context) (*mcp.Message, error) {
+	s := u.s
+	params := mcp.ModernParams()
+	m, err := u.ask(ctx, mcp.MethodDiscover, params)
+	if err != nil || m.IsError() {
+		return m, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stood = true
+	s.hand.Discovered(params, m)
+	s.learnAcksLocked()
+	return m, nil
+}
+
+// discoverSoon is discover for a server that is reached by HTTP: nobody waits
+// for it. What it does not answer it does not have.
+func (s *Session) discoverSoon(u *upstream) {
+	ctx, end := context.WithTimeoutCause(s.life, probeWait, ErrEra)
+	defer end()
+	if _, err := u.discover(ctx); err != nil {
+		s.log.Debug("the server did not say what it is", "error", err)
+	}
+}
+
 // ask sends a request of Belay's own and returns the answer, which the caller
 // of ask owns.
 func (u *upstream) ask(ctx context.Context, method string, params []byte) (*mcp.Message, error) {
+	return u.askWith(ctx, func(id jsonrpc.ID) []byte { return jsonrpc.AppendRequest(nil, id, method, params) })
+}
+
+func (u *upstream) askWith(ctx context.Context, request func(jsonrpc.ID) []byte) (*mcp.Message, error) {
 	s := u.s
 	id := u.ids.Next()
 	answer := make(chan []byte, 1)
 	s.mu.Lock()
 	u.replay[id.Key()] = answer
 	s.mu.Unlock()
-	u.send(jsonrpc.AppendRequest(nil, id, method, params))
+	u.send(request(id))
 	select {
 	case frame := <-answer:
 		m := &mcp.Message{}
@@ -58,6 +88,6 @@ func (u *upstream) ask(ctx context.Context, method string, params []byte) (*mcp.
 		s.mu.Lock()
 		delete(u.replay, id.Key())
 		s.mu.Unlock()
-		return nil, fmt.Errorf("%s: %w", method, context.Cause(ctx))
+		return nil, context.Cause(ctx)
 	}
 }

@@ -37,6 +37,9 @@ func (u *upstream) responded(m *mcp.Message, status int) {
 	s.stood = true
 	u.served = u.served || c.method == mcp.MethodCallTool
 	s.hand.Answered(c.method, c.first, m)
+	if c.run == nil {
+		s.learnAcksLocked()
+	}
 	if c.run != nil && !c.run.Finish(outcomeOf(m)) {
 		c.lateLocked(m)
 		u.releaseLocked(c)
@@ -102,6 +105,8 @@ func (u *upstream) noticed(m *mcp.Message, about jsonrpc.ID) {
 	switch m.Method {
 	case mcp.NoticeProgress:
 		u.progressed(m)
+	case mcp.NoticeStopAck:
+		u.acked(m)
 	case mcp.NoticeCancelled:
 		u.cancelled(m)
 	default:

@@ -38,6 +38,7 @@ type Session struct {
 	mu        sync.Mutex
 	stood     bool             // the server has answered something
 	calls     map[string]*call // in flight, by the caller's id
+	acks      mcp.StopAckDoors // by which ways the server acknowledges stops
 	passes    map[uint64]*call // of them, those that an HTTP exchange brought
 	asks      map[string]*ask  // server's requests to the caller, by our id
 	askIDs    jsonrpc.Minter
@@ -120,6 +121,9 @@ func openSession(ctx context.Context, cfg Config, home mcp.Outlet, w *jsonrpc.Wr
 	s.current, up.ready = up, true
 	if s.lines != nil {
 		s.goLocked(s.watchCaller)
+	}
+	if cfg.Modern && cfg.URL != "" {
+		s.goLocked(func() { s.discoverSoon(up) })
 	}
 	s.mu.Unlock()
 	return s, nil

@@ -42,6 +42,7 @@ type upstream struct {
 	calls       map[string]*call       // by our id, stopped ones included until they are over
 	busy        int                    // calls that somebody is waiting for: not stopped, no subscription
 	asks        map[string]*ask        // its requests to the caller, by its own id
+	acks        map[string]*call       // by our token of the stop-ack extension
 	tasks       taskTokens             // of requests that became tasks
 	taskCancels map[string]*call       // stopped calls that became tasks, by the id of our tasks/cancel
 	replay      map[string]chan []byte // our own requests while it is put into the session
@@ -136,21 +137,37 @@ func (u *upstream) dispatchLocked(c *call, m *mcp.Message) {
 		c.frame = append([]byte(nil), m.Frame...)
 	}
 	u.calls[c.upID.Key()] = c
-	raw := []byte(c.upID.Raw())
-	edits := append(make([]jsonrpc.Edit, 0, 2), jsonrpc.Edit{At: m.IDAt, New: raw})
-	switch {
-	case !c.token.IsZero():
-		edits = append(edits, jsonrpc.Edit{At: m.Token, New: raw})
-	case u.s.wantsSigns(c) && m.Meta.Ok() && !m.Token.Ok() && jsonrpc.KindAt(m.Frame, m.Meta) == jsonrpc.ObjectValue:
-		edits = append(edits, jsonrpc.InsertMember(m.Frame, m.Meta, "progressToken", raw))
-	case u.s.wantsSigns(c) && !m.Meta.Ok() && jsonrpc.KindAt(m.Frame, m.Params) == jsonrpc.ObjectValue:
-		edits = append(edits, jsonrpc.InsertMember(m.Frame, m.Params, "_meta", []byte(`{"progressToken":`+c.upID.Raw()+`}`)))
-	}
+	edits := u.editsLocked(c, m)
 	if err := u.wire.request(c, c.params, m.Frame, edits...); err != nil {
 		u.removeLocked(c)
 		c.up = nil
 		c.failLocked(mcp.CodeInternal, fmt.Sprintf("the request could not be passed to server %q: %v", u.s.cfg.Name, err))
 	}
+}
+
+// editsLocked are the changes to a request on its way to the server: our id and
+// progress token, and what Belay itself asks of the server.
+func (u *upstream) editsLocked(c *call, m *mcp.Message) []jsonrpc.Edit {
+	raw := []byte(c.upID.Raw())
+	edits := append(make([]jsonrpc.Edit, 0, 3), jsonrpc.Edit{At: m.IDAt, New: raw})
+	var members [2]mcp.MetaMember
+	add := members[:0]
+	switch {
+	case !c.token.IsZero():
+		edits = append(edits, jsonrpc.Edit{At: m.Token, New: raw})
+	case u.s.wantsSigns(c) && !m.Token.Ok() && jsonrpc.KindAt(m.Frame, m.Meta) != jsonrpc.NullValue:
+		add = append(add, mcp.MetaMember{Key: "progressToken", Value: raw})
+	}
+	if c.acksLocked() {
+		add = append(add, u.askAckLocked(c, m))
+	}
+	if len(add) > 0 {
+		edits = mcp.AppendMeta(edits, m, add...)
+	}
+	if c.acksLocked() {
+		edits = mcp.DeclareStopAck(edits, m)
+	}
+	return edits
 }
 
 // beginLocked notes when a tool call begins, and which processes will be its.
@@ -207,6 +224,9 @@ func (u *upstream) removeLocked(c *call) {
 	if u.calls[c.upID.Key()] == c {
 		delete(u.calls, c.upID.Key())
 	}
+	if c.ack != "" && !c.stopped {
+		delete(u.acks, c.ack)
+	}
 	u.uncountLocked(c)
 }
 
@@ -251,6 +271,7 @@ func (u *upstream) purgeLocked() {
 		if c.stopped && len(u.calls)-u.busy > maxGhosts {
 			if r := c.run.Receipt(); r != nil && r.Final {
 				delete(u.calls, key)
+				delete(u.acks, c.ack)
 			}
 		}
 	}

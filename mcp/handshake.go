@@ -120,6 +120,14 @@ func (h *Handshake) Answered(method string, firstPage bool, m *Message) {
 	}
 }
 
+// Discovered notes the server's answer to a [MethodDiscover] of Belay's own.
+func (h *Handshake) Discovered(params []byte, m *Message) {
+	h.mu.Lock()
+	h.discovered = params
+	h.mu.Unlock()
+	h.Answered(MethodDiscover, false, m)
+}
+
 func (h *Handshake) open(era Era, m *Message) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -51,6 +51,12 @@ var Table = []Row{
 		[]string{"github.com/goccy/go-yaml"},
 		"facts about other people's programs, as data; gives proc its spare rules",
 	},
+	{
+		"internal/adopt", 2,
+		[]string{"internal/peers"},
+		[]string{"github.com/goccy/go-yaml", "github.com/tailscale/hujson", "github.com/rogpeppe/go-internal/diff"},
+		"editors' files, edited in place: hujson keeps offsets in JSON with comments, diff shows what would change",
+	},
 
 	{
 		"mcp", 1,
@@ -90,14 +96,14 @@ var Table = []Row{
 	},
 	{
 		"gateway", 3,
-		[]string{".", "jsonrpc", "mcp", "proc", "supervise", "internal/peers"},
+		[]string{".", "jsonrpc", "mcp", "mcp/httpclient", "proc", "supervise", "internal/peers"},
 		nil,
 		"routes, registers, pumps; everything below it meets here",
 	},
 
 	{
 		"internal/cli", 5,
-		[]string{".", "proc", "supervise", "internal/peers", "mcp", "jsonrpc", "local", "gateway", "internal/demo", "internal/faketool"},
+		[]string{".", "proc", "supervise", "internal/peers", "mcp", "jsonrpc", "local", "gateway", "internal/adopt", "internal/demo", "internal/faketool"},
 		[]string{"github.com/alecthomas/kong", "golang.org/x/sys"},
 		"the commands; kong reads the command line, x/sys knows the terminal's foreground group",
 	},

@@ -1,3 +1,0 @@
-package gateway
-
-func (u *upstream) dial() error { return ErrConfig }
