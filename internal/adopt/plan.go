@@ -1,0 +1,518 @@
+package adopt
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/diff"
+	"github.com/tailscale/hujson"
+
+	"github.com/belayhq/belay/internal/peers"
+)
+
+// DefaultServe is where `belay serve` listens unless told otherwise.
+const DefaultServe = "http://127.0.0.1:7474"
+
+// Options say what is to be done. Belay and Editors are required.
+type Options struct {
+	Belay   string       // what entries start: an absolute path (see [Self])
+	Undo    bool         // take servers out again
+	Remote  bool         // point remote servers at `belay serve`
+	Serve   string       // where that listens, without a path; "": DefaultServe
+	Only    []string     // names of servers; none: all
+	Skip    []string     // names of servers
+	Force   bool         // also files that are left alone otherwise
+	Facts   *peers.Facts // nil: the built-in ones
+	Editors *Editors
+	Host    Host // for the paths in Editors
+
+	taken map[string]string // addresses by the names under which they are served
+
+	// beforeRename is called by tests at the moment in which the file is as
+	// likely to be changed by somebody else as it ever is.
+	beforeRename func()
+}
+
+func (o *Options) serve() string {
+	if o.Serve == "" {
+		return DefaultServe
+	}
+	return strings.TrimRight(o.Serve, "/")
+}
+
+func (o *Options) named(server string) bool { return slices.Contains(o.Only, server) }
+
+// Action is what is done to one server.
+type Action string
+
+// The actions.
+const (
+	Wrap    Action = "wrap"    // run it under `belay wrap`
+	Serve   Action = "serve"   // reach it through `belay serve`
+	Restore Action = "restore" // as it was before
+	Keep    Action = "keep"    // it is as it should be already
+	Skip    Action = "skip"    // left alone; Why says for what reason
+)
+
+// Changes reports whether the entry is rewritten.
+func (a Action) Changes() bool { return a == Wrap || a == Serve || a == Restore }
+
+// Server is one server of a file and what becomes of it.
+type Server struct {
+	Name    string        `json:"name"`
+	Where   string        `json:"where"`             // the keys that lead to its entry, without the name
+	Program string        `json:"program,omitempty"` // the innermost that can be seen; never its arguments
+	Restart peers.Restart `json:"restart,omitempty"` // safe or stateful; unknown is treated as stateful
+	Known   string        `json:"known,omitempty"`   // why it is safe or stateful
+	Relay   string        `json:"relay,omitempty"`   // why its local death proves nothing; empty: it does
+	Action  Action        `json:"action"`
+	Why     string        `json:"why,omitempty"`
+	Serve   *Upstream     `json:"serve,omitempty"`
+}
+
+// RestartUnknown is a server of which nothing is known: treated as stateful.
+const RestartUnknown peers.Restart = "unknown"
+
+// Plan is one file, what would be done to it, and what it would then be.
+type Plan struct {
+	Path    string   // as it was asked for
+	Real    string   // the file behind symbolic links
+	Forms   []string // the forms that were found, for people
+	Servers []Server
+	Blocked string // why the file is left alone; empty: it is not
+
+	options *Options
+	before  snapshot
+	after   []byte
+}
+
+// Errors that callers may ask for.
+var (
+	ErrNoServers = errors.New("no MCP servers in it")           // the file has no form that is known
+	ErrChanged   = errors.New("the file keeps being changed")   // by somebody else, until patience ran out
+	ErrFile      = errors.New("not a file that can be adopted") // a folder, a device, too large
+)
+
+// Open reads a file and says what would be done. Errors name the file, and
+// the line and column where there is one.
+func Open(ctx context.Context, path string, o *Options) (*Plan, error) {
+	s, err := take(path)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{Path: path, Real: s.real, options: o, before: s}
+	d, err := parse(s.text)
+	if err == nil {
+		err = p.read(d)
+	}
+	if err != nil {
+		return nil, locate(path, err)
+	}
+	p.Blocked = o.blocked(ctx, &s)
+	return p, nil
+}
+
+// locate puts the file before the position.
+func locate(path string, err error) error {
+	if _, ok := errors.AsType[*place](err); ok {
+		return fmt.Errorf("%s:%w", path, err)
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}
+
+// Changes is the number of servers whose entries are rewritten.
+func (p *Plan) Changes() int {
+	n := 0
+	for i := range p.Servers {
+		if p.Servers[i].Action.Changes() {
+			n++
+		}
+	}
+	return n
+}
+
+// After is the text that the file would have.
+func (p *Plan) After() []byte { return p.after }
+
+// Diff is the change as a unified diff; empty if there is none. It shows lines
+// of the file as they are, secrets included.
+func (p *Plan) Diff() []byte {
+	return diff.Diff(p.Path, p.before.text, p.Path, p.after)
+}
+
+// read finds the servers and plans each.
+func (p *Plan) read(d *document) error {
+	root, ok := d.root.Value.(*hujson.Object)
+	if !ok {
+		return d.errorAt(d.root.StartOffset, "%w: want an object { … } at the top", ErrShape)
+	}
+	var edits []edit
+	seen := map[*hujson.Object]bool{}
+	for _, form := range p.options.Editors.Forms {
+		found, err := d.find(root, form.At, nil)
+		if err != nil {
+			return err
+		}
+		for _, f := range found {
+			if seen[f.obj] {
+				continue
+			}
+			seen[f.obj] = true
+			if !slices.Contains(p.Forms, form.Name) {
+				p.Forms = append(p.Forms, form.Name)
+			}
+			more, err := p.servers(d, f)
+			if err != nil {
+				return err
+			}
+			edits = append(edits, more...)
+		}
+	}
+	if len(seen) == 0 {
+		return ErrNoServers
+	}
+	p.after = d.apply(edits)
+	return p.checked()
+}
+
+// checked reads the new text once more: what an editor could not read any more
+// is never written. It fails only by a mistake in this package.
+func (p *Plan) checked() error {
+	if bytes.Equal(p.after, p.before.text) {
+		return nil
+	}
+	if _, err := parse(p.after); err != nil {
+		return fmt.Errorf("the change would make the file unreadable, nothing was done: %w", err)
+	}
+	return nil
+}
+
+// found is one object of servers.
+type found struct {
+	obj  *hujson.Object
+	keys []string
+}
+
+// find walks along the keys. What has another shape on the way is some other
+// program's business; at the end of it stands an object, or it is an error.
+func (d *document) find(obj *hujson.Object, at, keys []string) ([]found, error) {
+	var all []found
+	var members []*hujson.ObjectMember
+	if at[0] == "*" {
+		if err := d.distinct(obj); err != nil {
+			return nil, err
+		}
+		for i := range obj.Members {
+			members = append(members, &obj.Members[i])
+		}
+	} else if m, err := d.member(obj, at[0]); err != nil {
+		return nil, err
+	} else if m != nil {
+		members = append(members, m)
+	}
+	for _, m := range members {
+		keys := append(slices.Clip(keys), name(m))
+		in, ok := m.Value.Value.(*hujson.Object)
+		switch {
+		case ok && len(at) == 1:
+			all = append(all, found{in, keys})
+		case ok:
+			more, err := d.find(in, at[1:], keys)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, more...)
+		case len(at) == 1 && !isNull(m.Value):
+			return nil, d.errorAt(m.Value.StartOffset, "%w: %s is %s; want an object with one member for each server",
+				ErrShape, strings.Join(keys, "."), shape(m.Value))
+		}
+	}
+	return all, nil
+}
+
+func shape(v hujson.Value) string {
+	switch v.Value.Kind() {
+	case '[':
+		return "a list"
+	case '"':
+		return "a text"
+	case '{':
+		return "an object"
+	case '0':
+		return "a number"
+	}
+	return "true, false or null"
+}
+
+// servers plans every entry of one object.
+func (p *Plan) servers(d *document, f found) ([]edit, error) {
+	if err := d.distinct(f.obj); err != nil {
+		return nil, err
+	}
+	var edits []edit
+	for i := range f.obj.Members {
+		m := &f.obj.Members[i]
+		s := Server{Name: name(m), Where: strings.Join(f.keys, ".")}
+		obj, ok := m.Value.Value.(*hujson.Object)
+		if !ok {
+			return nil, d.errorAt(m.Value.StartOffset, "%w: the server %q is %s; want an object", ErrShape, s.Name, shape(m.Value))
+		}
+		if err := d.distinct(obj); err != nil {
+			return nil, err
+		}
+		more, err := p.server(d, obj, &s)
+		if err != nil {
+			return nil, err
+		}
+		p.Servers = append(p.Servers, s)
+		edits = append(edits, more...)
+	}
+	return edits, nil
+}
+
+// server plans one entry.
+func (p *Plan) server(d *document, obj *hujson.Object, s *Server) ([]edit, error) {
+	o := p.options
+	s.Action = Skip
+	switch {
+	case slices.Contains(o.Skip, s.Name):
+		s.Why = "left out by --skip"
+		return nil, nil
+	case len(o.Only) > 0 && !o.named(s.Name):
+		s.Why = "not named by --only"
+		return nil, nil
+	}
+	l, why, err := d.findLaunch(obj, o.Editors)
+	if err != nil {
+		return nil, err
+	}
+	a, whyNot, err := d.findAddress(obj, o.Editors)
+	if err != nil {
+		return nil, err
+	}
+	why = or(why, whyNot)
+	transport, known := o.Editors.transport(obj)
+	switch {
+	case why != "":
+		s.Why = why
+	case transport == "stdio":
+		a = nil
+	case transport != "":
+		l = nil
+	case !known:
+		s.Why = "its type is none that Belay knows"
+	case l != nil && a != nil:
+		s.Why = "it has both a command and an address, and no type that tells which counts"
+	}
+	switch {
+	case s.Why != "":
+	case l != nil:
+		return p.stdio(d, obj, l, s), nil
+	case a != nil:
+		if transport != "" {
+			a.transport = transport
+		}
+		return p.remote(d, obj, a, s), nil
+	default:
+		s.Why = "it has no command of its own"
+	}
+	return nil, nil
+}
+
+// stdio plans a server that the editor starts.
+func (p *Plan) stdio(d *document, obj *hujson.Object, l *launch, s *Server) []edit {
+	o := p.options
+	w, under := l.asWrapped(o.Belay)
+	inner := l.argv
+	if under && w.dashes >= 0 {
+		inner = l.argv[w.dashes+2:] // an element's place in the list is one less than in argv
+	}
+	o.judge(inner, s)
+	switch {
+	case o.Undo && !under:
+		s.Why = "it does not run under belay wrap"
+		return nil
+	case o.Undo && !w.named && !o.named(s.Name):
+		s.Why = "it was put under Belay by hand (--only NAME takes it out all the same)"
+		return nil
+	case o.Undo:
+		edits, why := d.unwrap(l, w)
+		if s.Why = why; why == "" {
+			s.Action = Restore
+		}
+		return edits
+	case under || wrappedInside(l.argv):
+		s.Action, s.Why = Keep, "it runs under belay wrap already"
+		if under && l.argv[0] != o.Belay {
+			s.Why += " (" + l.argv[0] + ")"
+		}
+		return nil
+	case isBelay(l.argv[0], o.Belay):
+		s.Why = "it is Belay itself"
+		return nil
+	}
+	if s.Why = o.left(obj, s.Name); s.Why != "" {
+		return nil
+	}
+	s.Action = Wrap
+	return d.wrap(l, o.Belay, s.Name)
+}
+
+// wrappedInside finds a `belay wrap` behind wrappers: cmd /c, env, a shell.
+func wrappedInside(argv []string) bool {
+	return slices.ContainsFunc(peers.Commands(afterCmd(argv)), func(c peers.Command) bool {
+		return c.Name == "belay" && len(c.Args) > 0 && c.Args[0] == "wrap"
+	})
+}
+
+// afterCmd is the command line that `cmd /c` runs: on Windows npx and its like
+// are scripts and need it in front.
+func afterCmd(argv []string) []string {
+	program := strings.ToLower(path.Base(strings.ReplaceAll(argv[0], `\`, "/")))
+	if program != "cmd" && program != "cmd.exe" {
+		return argv
+	}
+	for i, word := range argv[1:] {
+		switch {
+		case strings.EqualFold(word, "/c"), strings.EqualFold(word, "/k"):
+			if inner := argv[i+2:]; len(inner) > 0 {
+				return inner
+			}
+			return argv
+		case !strings.HasPrefix(word, "/"):
+			return argv
+		}
+	}
+	return argv
+}
+
+// judge says what is known about the server (DESIGN 11, 2 and 4).
+func (o *Options) judge(argv []string, s *Server) {
+	if len(argv) == 0 {
+		return
+	}
+	argv = afterCmd(argv)
+	facts := o.Facts
+	if facts == nil {
+		facts = &peers.Facts{}
+	}
+	if seen := peers.Commands(argv); len(seen) > 0 {
+		s.Program = seen[len(seen)-1].Name
+	}
+	s.Restart = RestartUnknown
+	if known, ok := facts.Server(argv); ok {
+		s.Restart = known.Restart
+		s.Known = known.Why
+	}
+	if why, ok := facts.Relay(argv); ok {
+		s.Relay = why
+	}
+}
+
+// remote plans a server that the editor reaches by an address.
+func (p *Plan) remote(d *document, obj *hujson.Object, a *address, s *Server) []edit {
+	o := p.options
+	if o.Undo {
+		edits, ok := d.unserve(a)
+		if !ok {
+			s.Why = "it does not go through belay serve"
+			return nil
+		}
+		s.Action = Restore
+		return edits
+	}
+	if served.MatchString(a.url) {
+		s.Action, s.Why = Keep, "it goes through belay serve already"
+		return nil
+	}
+	if !o.Remote {
+		s.Why = "it is remote (--remote takes it through belay serve)"
+		return nil
+	}
+	if s.Why = a.serveBlocked(o, o.named(s.Name)); s.Why != "" {
+		return nil
+	}
+	if s.Why = o.left(obj, s.Name); s.Why != "" {
+		return nil
+	}
+	edits, up := d.serve(a, o.serve(), s.Name)
+	if other, taken := o.taken[up.Name]; taken && other != up.URL {
+		s.Why = "another server is served as " + up.Name + " already; rename one of them"
+		return nil
+	}
+	if o.taken == nil {
+		o.taken = map[string]string{}
+	}
+	o.taken[up.Name] = up.URL
+	s.Action, s.Serve = Serve, up
+	return edits
+}
+
+// left says which member of the entry is a reason to leave it alone.
+func (o *Options) left(obj *hujson.Object, server string) string {
+	if o.named(server) {
+		return ""
+	}
+	decided := map[string]bool{}
+	for _, rule := range o.Editors.Leave {
+		if decided[rule.Key] {
+			continue
+		}
+		for i := range obj.Members {
+			m := &obj.Members[i]
+			if name(m) != rule.Key || !says(m.Value, rule.Is) {
+				continue
+			}
+			if rule.Leave != nil && !*rule.Leave {
+				decided[rule.Key] = true
+				continue
+			}
+			return or(rule.Why, "its "+rule.Key) + " (--only NAME adopts it all the same)"
+		}
+	}
+	return ""
+}
+
+// says reports whether a value is the one asked for; nil asks for any but null
+// and false.
+func says(v hujson.Value, is *bool) bool {
+	l, literal := v.Value.(hujson.Literal)
+	if is == nil {
+		return !literal || l.Kind() != 'n' && l.Kind() != 'f'
+	}
+	return literal && string(l) == fmt.Sprint(*is)
+}
+
+// transport is what the entry's type says: empty without one. known is false
+// for a type that the data does not list.
+func (e *Editors) transport(obj *hujson.Object) (transport string, known bool) {
+	for i := range obj.Members {
+		m := &obj.Members[i]
+		if key := name(m); key != "type" && key != "transport" {
+			continue
+		}
+		is, ok := text(m.Value)
+		if !ok {
+			continue
+		}
+		for _, k := range e.Types {
+			if strings.EqualFold(k.Is, is) {
+				return k.Transport, true
+			}
+		}
+		return "", false
+	}
+	return "", true
+}
+
+func or(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
