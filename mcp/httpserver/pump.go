@@ -1,0 +1,258 @@
+package httpserver
+
+import (
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// outcome says how an exchange ended.
+type outcome uint8
+
+const (
+	finished outcome = iota // everything was written
+	gone                    // the caller went away, or did not read
+	replaced                // another exchange reads the stream now
+)
+
+// Values of response headers that never change; maps may share them.
+var (
+	valueJSON   = []string{typeJSON}
+	valueStream = []string{typeStream}
+	valueCache  = []string{"no-cache, no-transform"}
+	valueNo     = []string{"no"}
+)
+
+const (
+	// autoLength is the longest body whose length net/http finds by itself.
+	autoLength = 2000
+	// largeWrite is what a socket's buffer takes at once in any case, about.
+	largeWrite = 32 << 10
+)
+
+// pump writes one stream as the response of one exchange. It runs on the
+// exchange's own goroutine.
+type pump struct {
+	h      *Handler
+	w      http.ResponseWriter
+	r      *http.Request
+	rc     *http.ResponseController
+	s      *stream
+	reader uint64
+
+	prelude []byte // goes out first
+	eager   bool   // the headers go out at once
+	session string // the id that a new session is announced by
+
+	begun bool // the response is an event stream
+	*gear
+}
+
+// gear is what pumps use again.
+type gear struct {
+	timer *time.Timer
+	buf   []byte
+}
+
+var gears = sync.Pool{New: func() any {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return &gear{timer: t}
+}}
+
+// run writes until the stream or the exchange is over. ended is closed when
+// the session with the server is.
+func (p *pump) run(ended <-chan struct{}, atClose func()) outcome {
+	p.gear = gears.Get().(*gear)
+	p.rc = http.NewResponseController(p.w)
+	defer p.park()
+	closing := p.h.closing
+	if atClose == nil {
+		closing = nil
+	}
+	if p.eager && !p.begin(true) {
+		return gone
+	}
+	p.rearm()
+	for {
+		got := p.s.take(p.reader, p.buf[:0])
+		switch {
+		case got.leave:
+			return p.left()
+		case got.answer != nil && !p.begun:
+			return p.plain(got)
+		}
+		if len(got.events) > 0 || got.done {
+			if !p.events(got) {
+				return gone
+			}
+			if got.done {
+				return finished
+			}
+			p.rearm()
+			continue
+		}
+		select {
+		case <-p.s.wake:
+		case <-p.r.Context().Done():
+			return gone
+		case <-p.timer.C:
+			if !p.quiet() {
+				return gone
+			}
+			p.rearm()
+		case <-ended:
+			ended = nil
+			p.s.settle(errEnded)
+		case <-closing:
+			closing = nil
+			atClose()
+		}
+	}
+}
+
+// errEnded is what a request gets whose server went away without a word.
+var errEnded = &failure{status: http.StatusBadGateway, code: codeInternal, text: "the session with the server has ended"}
+
+// left tells a reader that was replaced from one that was cut off.
+func (p *pump) left() outcome {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	if p.s.reader != p.reader {
+		return replaced
+	}
+	return gone
+}
+
+// plain answers with one JSON body: the way of most calls.
+func (p *pump) plain(got haul) outcome {
+	status := http.StatusOK
+	switch {
+	case got.status == http.StatusOK, got.status >= 400 && got.status < 600:
+		status = got.status // as the server sent it, so that Belay equals direct
+	case p.s.modern:
+		status = statusOf(got.answer)
+	}
+	p.announce()
+	if len(got.answer) <= largeWrite {
+		if writeJSON(p.w, status, got.answer) != nil {
+			return gone
+		}
+		return finished
+	}
+	_ = p.rc.SetWriteDeadline(time.Now().Add(p.h.cfg.WriteWait))
+	err := writeJSON(p.w, status, got.answer)
+	if err == nil {
+		err = p.rc.Flush()
+	}
+	_ = p.rc.SetWriteDeadline(time.Time{})
+	if err != nil {
+		return gone
+	}
+	return finished
+}
+
+// announce puts the id of a new session into the headers. A refused initialize
+// opens none.
+func (p *pump) announce() {
+	if p.session != "" && !p.s.wasRefused() {
+		p.w.Header()[headerSession] = []string{p.session}
+	}
+}
+
+// writeJSON writes a whole response.
+func writeJSON(w http.ResponseWriter, status int, body []byte) error {
+	header := w.Header()
+	header["Content-Type"] = valueJSON
+	if len(body) > autoLength {
+		header["Content-Length"] = []string{strconv.Itoa(len(body))}
+	}
+	if status != http.StatusOK {
+		w.WriteHeader(status)
+	}
+	_, err := w.Write(body)
+	return err
+}
+
+// begin starts the event stream; flush says that its headers have to leave.
+func (p *pump) begin(flush bool) bool {
+	p.begun = true
+	header := p.w.Header()
+	header["Content-Type"] = valueStream
+	header["Cache-Control"] = valueCache
+	header["X-Accel-Buffering"] = valueNo
+	p.announce()
+	p.w.WriteHeader(http.StatusOK)
+	if len(p.prelude) > 0 {
+		return p.write(p.prelude)
+	}
+	return !flush || p.rc.Flush() == nil
+}
+
+// events writes what was taken.
+func (p *pump) events(got haul) bool {
+	p.buf = got.events
+	if !p.begun {
+		if got.begin && len(got.events) > 0 {
+			p.prime()
+		}
+		if !p.begin(len(got.events) == 0) {
+			return false
+		}
+	}
+	return len(got.events) == 0 || p.write(got.events)
+}
+
+// prime makes the first thing of a stream an id without a message, for clients
+// that can take it.
+func (p *pump) prime() {
+	if p.s.named && p.s.priming && p.prelude == nil {
+		p.prelude = appendPriming(nil, p.s.number)
+	}
+}
+
+// quiet is called when nothing was said for a while: the headers go out, or a
+// comment that finds out whether anybody is there (MCP-G5).
+func (p *pump) quiet() bool {
+	if p.begun {
+		return p.write([]byte(comment))
+	}
+	if !p.s.commit() {
+		return true
+	}
+	p.prime()
+	return p.begin(true)
+}
+
+// write hands bytes to the socket, which has to take them in time: a peer that
+// vanished without a word is noticed by that.
+func (p *pump) write(b []byte) bool {
+	_ = p.rc.SetWriteDeadline(time.Now().Add(p.h.cfg.WriteWait))
+	if _, err := p.w.Write(b); err != nil {
+		return false
+	}
+	return p.rc.Flush() == nil
+}
+
+func (p *pump) rearm() {
+	if p.begun {
+		p.timer.Reset(p.h.cfg.KeepAlive)
+	} else {
+		p.timer.Reset(p.h.cfg.HeaderWait)
+	}
+}
+
+// park gives the gear back. The write deadline must not outlive the exchange:
+// the connection serves other requests after it.
+func (p *pump) park() {
+	if p.begun {
+		_ = p.rc.SetWriteDeadline(time.Time{})
+	}
+	p.timer.Stop()
+	if cap(p.buf) > 2*maxHaul {
+		p.buf = nil
+	}
+	gears.Put(p.gear)
+	p.gear = nil
+}
