@@ -33,6 +33,12 @@ var Table = []Row{
 		"defective tools for tests and the demo; hand-made JSON, so that it can break the protocol",
 	},
 	{
+		"internal/sdkfake", 1,
+		[]string{"internal/faketool"},
+		[]string{"github.com/modelcontextprotocol/go-sdk"},
+		"a real server with a witness, for tests",
+	},
+	{
 		"internal/need", 0, nil, nil,
 		"what tests ask of the machine",
 	},
