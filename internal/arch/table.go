@@ -88,6 +88,12 @@ var Table = []Row{
 		"files become servers; places in YAML and JSON are what its messages are about",
 	},
 	{
+		"hook", 2,
+		[]string{".", "jsonrpc", "proc"},
+		nil,
+		"stops work that Belay did not start; runs commands as trees, reads arguments without decoding them",
+	},
+	{
 		"supervise", 2,
 		[]string{".", "proc", "internal/peers"},
 		nil,
@@ -108,9 +114,15 @@ var Table = []Row{
 	},
 
 	{
+		"serve", 4,
+		[]string{".", "jsonrpc", "mcp", "mcp/httpclient", "mcp/httpserver", "proc", "gateway", "internal/config", "internal/peers"},
+		nil,
+		"the hub: the one place where the transport towards callers and the gateway meet",
+	},
+	{
 		"internal/cli", 5,
-		[]string{".", "proc", "supervise", "internal/peers", "mcp", "jsonrpc", "local", "gateway", "internal/adopt", "internal/demo", "internal/faketool"},
-		[]string{"github.com/alecthomas/kong", "golang.org/x/sys"},
+		[]string{".", "proc", "supervise", "internal/peers", "internal/config", "mcp", "jsonrpc", "local", "gateway", "serve", "internal/adopt", "internal/demo", "internal/faketool"},
+		[]string{"github.com/alecthomas/kong", "github.com/fsnotify/fsnotify", "golang.org/x/sys"},
 		"the commands; kong reads the command line, x/sys knows the terminal's foreground group",
 	},
 	{

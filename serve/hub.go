@@ -1,0 +1,245 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/gateway"
+	"github.com/belayhq/belay/internal/peers"
+	"github.com/belayhq/belay/mcp"
+	"github.com/belayhq/belay/proc"
+)
+
+// Options are what all servers of a hub have in common. Tree and Log are
+// required; the zero value of any other field means its default.
+type Options struct {
+	Tree    *belay.Tree
+	Parent  belay.RunID  // the run in another process below which sessions hang
+	Owner   string       // of the runs of local callers
+	Log     *slog.Logger // of the hub, its sessions and transports
+	Facts   *peers.Facts // nil: the built-in ones
+	Cgroup  proc.CgroupMode
+	Stderr  *os.File                 // of the servers; nil: Belay's own
+	Ticket  func(belay.RunID) string // see [gateway.Config]
+	Idle    func()                   // see [gateway.Config]
+	Version string                   // for /healthz
+
+	// Principal, AllowedHosts and AllowedOrigins are those of
+	// [httpserver.Config]; nil: everybody on loopback is local.
+	Principal      func(*http.Request) (string, error)
+	AllowedHosts   []string
+	AllowedOrigins []string
+
+	open func(context.Context, gateway.Config, mcp.Outlet) (opened, error) // nil: gateway.OpenTo
+}
+
+// Hub serves a changing set of servers. It is an http.Handler. All methods may
+// be called concurrently; it must be ended with Close.
+type Hub struct {
+	o   Options
+	mux *http.ServeMux
+
+	apply sync.Mutex // held by Apply and by the beginning of Close; before mu
+
+	mu      sync.RWMutex // guards the fields below
+	order   []string     // names, as they were defined
+	current map[string]*endpoint
+	leaving map[string][]*endpoint // by name; each removes itself when it has left
+	closing bool
+	wg      sync.WaitGroup // of leaving endpoints; Add under mu while !closing
+}
+
+// New returns a hub without servers.
+func New(o Options) *Hub {
+	if o.Facts == nil {
+		o.Facts = &peers.Facts{}
+	}
+	if o.open == nil {
+		o.open = func(ctx context.Context, c gateway.Config, out mcp.Outlet) (opened, error) {
+			s, err := gateway.OpenTo(ctx, c, out)
+			if err != nil {
+				return nil, err // not a nil *Session in an interface
+			}
+			return s, nil
+		}
+	}
+	h := &Hub{o: o, mux: http.NewServeMux(), current: map[string]*endpoint{}, leaving: map[string][]*endpoint{}}
+	h.mux.HandleFunc("/mcp/{server}", h.serveServer)
+	h.mux.HandleFunc("/mcp/{server}/{rest...}", h.serveServer)
+	h.mux.HandleFunc("GET /healthz", h.serveHealth)
+	h.mux.HandleFunc("/", h.serveNothing)
+	return h
+}
+
+// Handle serves a pattern of [http.ServeMux] that the hub does not serve itself.
+// It panics if the pattern is taken.
+func (h *Hub) Handle(pattern string, handler http.Handler) { h.mux.Handle(pattern, handler) }
+
+// ServeHTTP serves one exchange.
+func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
+
+// Changes says what an Apply did, by names.
+type Changes struct {
+	Added, Changed, Removed []string
+}
+
+// None reports whether nothing is different.
+func (c Changes) None() bool { return len(c.Added)+len(c.Changed)+len(c.Removed) == 0 }
+
+// String is for people: "added a, b; removed c".
+func (c Changes) String() string {
+	var parts []string
+	for _, p := range []struct {
+		verb  string
+		names []string
+	}{{"added", c.Added}, {"changed", c.Changed}, {"removed", c.Removed}} {
+		if len(p.names) > 0 {
+			parts = append(parts, p.verb+" "+strings.Join(p.names, ", "))
+		}
+	}
+	if len(parts) == 0 {
+		return "nothing has changed"
+	}
+	return strings.Join(parts, "; ")
+}
+
+// Apply makes the hub serve exactly these servers, from now on for new sessions;
+// see the package comment for those that are there. It does not wait for
+// sessions that have to end. Nothing is changed when it returns an error, which
+// matches [ErrDefinition], or [belay.ErrClosed] after Close has begun.
+func (h *Hub) Apply(defs []Definition) (Changes, error) {
+	if err := check(defs); err != nil {
+		return Changes{}, err
+	}
+	h.apply.Lock()
+	defer h.apply.Unlock()
+	var done Changes
+	next := make(map[string]*endpoint, len(defs))
+	order := make([]string, 0, len(defs))
+	var left []*endpoint
+	for i := range defs {
+		d := &defs[i]
+		order = append(order, d.Name)
+		is := h.current[d.Name] // Apply alone writes it
+		switch {
+		case is == nil:
+			done.Added = append(done.Added, d.Name)
+		case is.def.equal(d):
+			next[d.Name] = is
+			continue
+		default:
+			done.Changed = append(done.Changed, d.Name)
+			left = append(left, is)
+		}
+		next[d.Name] = newEndpoint(&h.o, *d)
+	}
+	for _, name := range h.order {
+		if next[name] == nil {
+			done.Removed = append(done.Removed, name)
+			left = append(left, h.current[name])
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closing {
+		return Changes{}, fmt.Errorf("%w: the hub is being closed", belay.ErrClosed)
+	}
+	h.current, h.order = next, order
+	for _, e := range left {
+		h.leaving[e.def.Name] = append(h.leaving[e.def.Name], e)
+		h.wg.Go(func() { h.leave(e) })
+	}
+	return done, nil
+}
+
+// leave waits until an endpoint has no more to do, and forgets it.
+func (h *Hub) leave(e *endpoint) {
+	e.leave()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	name := e.def.Name
+	rest := slices.DeleteFunc(h.leaving[name], func(o *endpoint) bool { return o == e })
+	if h.leaving[name] = rest; len(rest) == 0 {
+		delete(h.leaving, name)
+	}
+}
+
+// Close stops everything with c, cause shutdown unless it says another, and
+// waits until it is over or ctx is. New exchanges are refused from the first
+// moment on. It may be called again.
+func (h *Hub) Close(ctx context.Context, c belay.Cancellation) error {
+	if c.Cause == "" {
+		c.Cause = belay.CauseShutdown
+	}
+	h.apply.Lock() // no endpoint is made from here on
+	h.mu.Lock()
+	h.closing = true
+	var all []*endpoint
+	for _, e := range h.current {
+		all = append(all, e)
+	}
+	for _, list := range h.leaving {
+		all = append(all, list...)
+	}
+	h.mu.Unlock()
+	h.apply.Unlock()
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, e := range all {
+		wg.Go(func() { errs[i] = e.close(ctx, c) })
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	h.wg.Wait() // every endpoint is closed, so that those that leave have left
+	return nil
+}
+
+// serveServer gives an exchange to the endpoint of its path: to a leaving one
+// only what belongs to a session there.
+func (h *Hub) serveServer(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("server")
+	h.mu.RLock()
+	e, leaving := h.current[name], h.leaving[name]
+	for _, l := range leaving {
+		if l.handler.Has(r) {
+			e = l
+			break
+		}
+	}
+	closing := h.closing
+	h.mu.RUnlock()
+	switch {
+	case e != nil:
+		e.handler.ServeHTTP(w, r)
+	case closing:
+		refuse(w, http.StatusServiceUnavailable, "Belay is shutting down")
+	default:
+		h.serveNothing(w, r)
+	}
+}
+
+// serveNothing says what there is instead.
+func (h *Hub) serveNothing(w http.ResponseWriter, _ *http.Request) {
+	h.mu.RLock()
+	paths := make([]string, 0, len(h.order))
+	for _, name := range h.order {
+		paths = append(paths, Path(name))
+	}
+	h.mu.RUnlock()
+	text := "nothing is served at this path; there are no servers"
+	if len(paths) > 0 {
+		text = "nothing is served at this path; there is " + strings.Join(paths, ", ")
+	}
+	refuse(w, http.StatusNotFound, text)
+}
