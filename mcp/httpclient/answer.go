@@ -19,6 +19,9 @@ import (
 // never end it.
 const lingerWait = 2 * time.Second
 
+// textWait is how long the text of an error is waited for.
+const textWait = time.Second
+
 // answer reads the HTTP answer to a request.
 func (k *call) answer(resp *http.Response) error {
 	defer func() { _ = resp.Body.Close() }()
@@ -54,13 +57,13 @@ func mediaType(resp *http.Response) string {
 
 // message reads an answer that is one message, or a batch (MCP-40).
 func (k *call) message(resp *http.Response, kind string) error {
+	if kind != typeJSON && kind != "" && kind != "text/plain" { // the latter two may be carelessness
+		return fmt.Errorf("%w: %s %s", ErrNotMCP, quote([]byte(resp.Header.Get("Content-Type"))), beginning(resp))
+	}
 	frame, err := k.read(resp)
 	defer putFrame(frame)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case kind != typeJSON && jsonrpc.IsNoise(*frame):
-		return fmt.Errorf("%w: %s %s", ErrNotMCP, quote([]byte(resp.Header.Get("Content-Type"))), quote(*frame))
 	}
 	k.c.deliver(*frame, k, resp.StatusCode)
 	if k.waits() {
@@ -100,18 +103,17 @@ func appendAll(dst []byte, src io.Reader, size int64, limit int) ([]byte, error)
 		dst = make([]byte, 0, size+1) // one more to see the end
 	}
 	for {
-		if len(dst) > limit {
-			return dst, fmt.Errorf("%w: at most %d bytes are allowed", ErrTooLong, limit)
-		}
 		if len(dst) == cap(dst) {
 			dst = append(dst, 0)[:len(dst)]
 		}
 		n, err := src.Read(dst[len(dst):cap(dst)])
 		dst = dst[:len(dst)+n]
-		if err == io.EOF {
+		switch {
+		case len(dst) > limit:
+			return dst, fmt.Errorf("%w: at most %d bytes are allowed", ErrTooLong, limit)
+		case err == io.EOF:
 			return dst, nil
-		}
-		if err != nil {
+		case err != nil:
 			return dst, err
 		}
 	}
@@ -172,10 +174,17 @@ func statusError(resp *http.Response) error {
 	if resp.StatusCode/100 == 3 {
 		return redirectError(resp)
 	}
+	auth := resp.Header.Get("Www-Authenticate")
+	return &StatusError{Status: resp.StatusCode, Text: beginning(resp), Authenticate: auth[:min(len(auth), 2<<10)]}
+}
+
+// beginning quotes what a body begins with. It does not wait for a server that
+// stops in the middle of an error.
+func beginning(resp *http.Response) string {
+	defer time.AfterFunc(textWait, func() { _ = resp.Body.Close() }).Stop()
 	text := make([]byte, quoteLen+1)
 	n, _ := io.ReadFull(resp.Body, text)
-	auth := resp.Header.Get("Www-Authenticate")
-	return &StatusError{Status: resp.StatusCode, Text: quote(text[:n]), Authenticate: auth[:min(len(auth), 2<<10)]}
+	return quote(text[:n])
 }
 
 // drop ends an answer whose body does not matter. A short one is read, so that

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"sync/atomic"
 
 	"github.com/belayhq/belay/jsonrpc"
@@ -33,6 +34,7 @@ type call struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	state  atomic.Int32
+	trace  httptrace.ClientTrace
 
 	// Conn.mu guards what follows.
 	session string        // the id that came with the answer to initialize
@@ -73,21 +75,17 @@ func (k *call) exchange() error {
 
 // post sends the request to an endpoint. An error says that there is no HTTP
 // answer, and why.
-func (k *call) post(header http.Header, to *endpoint) (*http.Response, error) {
-	ctx := k.ctx
-	if !k.modern {
-		// A cancel must know when the request has been written (MCP-G19).
-		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: k.wrote})
-	}
+func (k *call) post(header http.Header, to *url.URL) (*http.Response, error) {
 	req := &http.Request{
-		Method: http.MethodPost, URL: to.url, Host: to.url.Host, Header: header,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Method: http.MethodPost, URL: to, Host: to.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Body: k.body(), GetBody: func() (io.ReadCloser, error) { return k.body(), nil }, ContentLength: int64(len(k.frame)),
 	}
-	resp, err := k.c.cfg.Client.RoundTrip(req.WithContext(ctx))
+	k.trace = httptrace.ClientTrace{WroteHeaders: k.starts, WroteRequest: k.wrote}
+	resp, err := k.c.cfg.Client.RoundTrip(req.WithContext(httptrace.WithClientTrace(k.ctx, &k.trace)))
 	if err != nil {
 		return nil, k.failed(err)
 	}
+	k.state.CompareAndSwap(stateQueued, stateStarted)
 	k.wrote(httptrace.WroteRequestInfo{})
 	return resp, nil
 }
@@ -98,14 +96,41 @@ func (k *call) failed(err error) error {
 		return context.Cause(k.ctx)
 	}
 	if k.state.Load() < stateStarted {
-		return fmt.Errorf("%w: %w", ErrUnreachable, err)
+		return fmt.Errorf("%w: %w", ErrUnreachable, cut(err))
 	}
-	return fmt.Errorf("%w: %w", ErrClosedEarly, err)
+	return fmt.Errorf("%w: %w", ErrClosedEarly, cut(err))
 }
 
-// begin is asked by the body before it hands over its first byte.
+// begin is asked before the first byte of the body is handed over.
 func (k *call) begin() bool {
 	return k.state.CompareAndSwap(stateQueued, stateStarted) || k.state.Load() != stateWithdrawn
+}
+
+// starts is called by the HTTP client between headers and body, when it begins
+// to write the body. If the request was withdrawn before, it holds the writing
+// goroutine until the connection is closed, which the end of the request's
+// context brings about: headers alone, should they have left, make no message.
+//
+// A body of our own that refuses to be read would be simpler. But the client
+// sends headers in a packet of their own in front of every body that it does not
+// know to lie in memory, which costs each request a system call.
+func (k *call) starts() {
+	if k.begin() {
+		return
+	}
+	if over := k.awaitOver(); over != nil {
+		<-over
+	}
+}
+
+// awaitOver is closed when the call's goroutine has ended; nil if it has.
+func (k *call) awaitOver() <-chan struct{} {
+	k.c.mu.Lock()
+	defer k.c.mu.Unlock()
+	if k.done == nil && !k.over {
+		k.done = make(chan struct{})
+	}
+	return k.done
 }
 
 // withdraw makes sure that the request never starts. It is false when it has.
@@ -154,12 +179,7 @@ func (k *call) awaitWritten(ctx context.Context) error {
 // close ends the POST and waits until it has.
 func (k *call) close(ctx context.Context) (Told, error) {
 	k.cancel(errCancelled)
-	k.c.mu.Lock()
-	if k.done == nil && !k.over {
-		k.done = make(chan struct{})
-	}
-	done := k.done
-	k.c.mu.Unlock()
+	done := k.awaitOver()
 	if done != nil {
 		select {
 		case <-done:
@@ -170,21 +190,26 @@ func (k *call) close(ctx context.Context) (Told, error) {
 	return Told{Means: "POST closed"}, nil
 }
 
+// body is the frame on its way.
+func (k *call) body() io.ReadCloser {
+	if _, ours := k.c.cfg.Client.(*http.Transport); ours {
+		return newPlainBody(k.frame)
+	}
+	return &gatedBody{k: k, rest: k.frame}
+}
+
 var errWithdrawn = errors.New("the request was withdrawn")
 
-// body is the frame on its way. Its first Read is the moment in which a request
-// starts: before it, a cancel withdraws the request, and the headers that may
-// wait in a buffer never make a message.
-type body struct {
+// gatedBody is for clients that may not call [call.starts]: its first Read is
+// the moment in which the request starts.
+type gatedBody struct {
 	k    *call
 	rest []byte
 }
 
-func (k *call) body() *body { return &body{k: k, rest: k.frame} }
-
 // Read hands over the next bytes.
-func (b *body) Read(p []byte) (int, error) {
-	if len(b.rest) == len(b.k.frame) && !b.k.begin() {
+func (b *gatedBody) Read(p []byte) (int, error) {
+	if !b.k.begin() {
 		return 0, errWithdrawn
 	}
 	n := copy(p, b.rest)
@@ -195,4 +220,4 @@ func (b *body) Read(p []byte) (int, error) {
 }
 
 // Close does nothing: the frame is the collector's.
-func (b *body) Close() error { return nil }
+func (b *gatedBody) Close() error { return nil }

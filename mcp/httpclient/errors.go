@@ -69,3 +69,19 @@ func quote(text []byte) string {
 	}
 	return strconv.Quote(string(text)) + more
 }
+
+// cutError is an error of the HTTP client, which may quote a peer at length.
+type cutError struct{ error }
+
+func cut(err error) error { return cutError{err} }
+
+func (e cutError) Error() string {
+	s := e.error.Error()
+	if len(s) > 2*quoteLen {
+		s = s[:2*quoteLen] + "…"
+	}
+	return s
+}
+
+// Unwrap gives the whole error.
+func (e cutError) Unwrap() error { return e.error }

@@ -24,14 +24,18 @@ type notice struct {
 }
 
 // sendNotice queues a notification or response. They go one after the other, so
-// that they keep their order; the goroutine that sends them ends when there are
-// none.
+// that they keep their order.
 func (c *Conn) sendNotice(m *mcp.Message) error {
 	n := notice{frame: m.Frame, method: m.Method}
 	var err error
 	if n.extra, err = modernHeaders(m); err != nil {
 		return err
 	}
+	return c.enqueue(n)
+}
+
+// enqueue starts the goroutine that sends what is queued, unless it runs.
+func (c *Conn) enqueue(n notice) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -108,9 +112,9 @@ func (c *Conn) post(ctx context.Context, frame []byte, extra http.Header) (statu
 	}).WithContext(ctx))
 	if err != nil {
 		if ctx.Err() != nil {
-			err = context.Cause(ctx)
+			return 0, context.Cause(ctx)
 		}
-		return 0, fmt.Errorf("%w: %w", ErrUnreachable, err)
+		return 0, fmt.Errorf("%w: %w", ErrUnreachable, cut(err))
 	}
 	if resp.StatusCode/100 == 2 {
 		drop(resp)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
 
 	"github.com/belayhq/belay/jsonrpc"
 	"github.com/belayhq/belay/mcp"
@@ -42,9 +41,6 @@ type session struct {
 	ready     chan struct{} // closed when notifications/initialized has arrived; nil: it was not sent
 	listening bool          // a goroutine looks after the session's own stream
 }
-
-// endpoint is where messages are POSTed.
-type endpoint struct{ url *url.URL }
 
 func (s *session) reset(static http.Header) {
 	s.id, s.version = "", ""
@@ -148,7 +144,7 @@ func (c *Conn) route(k *call) error {
 	if kind == SSE {
 		return c.routeShared(k)
 	}
-	resp, err := k.post(c.callHeader(k), &endpoint{c.url})
+	resp, err := k.post(c.callHeader(k), c.url)
 	if err != nil {
 		return err
 	}

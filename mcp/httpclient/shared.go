@@ -49,7 +49,7 @@ func (c *Conn) routeShared(k *call) error {
 	if err != nil {
 		return err
 	}
-	resp, err := k.post(c.callHeader(k), &endpoint{to})
+	resp, err := k.post(c.callHeader(k), to)
 	if err != nil {
 		return err
 	}

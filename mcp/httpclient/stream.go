@@ -34,14 +34,14 @@ func (k *call) stream(resp *http.Response) error {
 			return nil
 		}
 		if k.modern || r.LastID() == "" || k.ctx.Err() != nil || k.isStopped() {
-			return k.cut(err)
+			return k.early(err)
 		}
 		if s.heard {
 			vain = 0
 		}
 		for {
 			if vain >= maxResumes {
-				return fmt.Errorf("%w: its stream was resumed %d times in vain", k.cut(err), vain)
+				return fmt.Errorf("%w: its stream was resumed %d times in vain", k.early(err), vain)
 			}
 			if !wait(k.ctx, s.backOff(vain)) {
 				return context.Cause(k.ctx)
@@ -53,7 +53,7 @@ func (k *call) stream(resp *http.Response) error {
 				break
 			}
 			if !again {
-				return fmt.Errorf("%w; its stream cannot be resumed: %w", k.cut(err), getErr)
+				return fmt.Errorf("%w; its stream cannot be resumed: %w", k.early(err), getErr)
 			}
 			vain++
 		}
@@ -66,15 +66,15 @@ func (k *call) isStopped() bool {
 	return k.stopped
 }
 
-// cut is the error of a stream that ended too early.
-func (k *call) cut(err error) error {
+// early is the error of a stream that ended too early.
+func (k *call) early(err error) error {
 	if k.ctx.Err() != nil {
 		return context.Cause(k.ctx)
 	}
 	if err == io.EOF {
 		return ErrClosedEarly
 	}
-	return fmt.Errorf("%w: %w", ErrClosedEarly, err)
+	return fmt.Errorf("%w: %w", ErrClosedEarly, cut(err))
 }
 
 // reading reads one stream of events.
@@ -152,7 +152,7 @@ func (c *Conn) get(ctx context.Context, from *url.URL, last string) (resp *http.
 	case err != nil && ctx.Err() != nil:
 		return nil, false, context.Cause(ctx)
 	case err != nil:
-		return nil, true, fmt.Errorf("%w: %w", ErrUnreachable, err)
+		return nil, true, fmt.Errorf("%w: %w", ErrUnreachable, cut(err))
 	case resp.StatusCode == http.StatusOK && mediaType(resp) == typeEvents:
 		return resp, false, nil
 	case resp.StatusCode/100 == 2:
