@@ -185,13 +185,13 @@ func (d *decoder) entries(v reflect.Value, at spot, f field) {
 	}
 }
 
-// list fills a slice. One text where a list of texts is wanted will do.
+// list fills a slice. One text or number where a list of them is wanted will do.
 func (d *decoder) list(v reflect.Value, at spot, f field) {
 	n := at.value
 	switch {
 	case n.kind == kindNull:
 		return
-	case n.kind == kindString && v.Type().Elem().Kind() == reflect.String:
+	case n.kind == kindString && v.Type().Elem().Kind() == reflect.String, n.kind == kindNumber && v.Type().Elem().Kind() == reflect.Int:
 		n = &node{kind: kindList, items: []*node{n}}
 	case n.kind != kindList:
 		d.fail(at, "%s has to be a list, not %s", f.key, n.kind)

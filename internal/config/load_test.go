@@ -55,7 +55,7 @@ servers:
     disconnect: {cancel-after: 30s}
     stop:
       tell: {command: [tell-it]}
-      alive: {http: {url: "http://127.0.0.1:1/alive", expect: 204}, timeout: 1s}
+      alive: {http: {url: "http://127.0.0.1:1/alive"}, yes: 204, timeout: 1s}
     tools:
       slow: {grace: 5s, cleanup: slow, deadline: 1m, stop: {tell: {command: "tell slow"}}}
   b: {url: "http://127.0.0.1:1/mcp", disconnect: cancel}
@@ -74,10 +74,10 @@ servers:
 		{"tool from flags", a.Tools["slow"].KillAfter.Value, 6 * time.Second},
 		{"tool from built-in", a.Tools["slow"].Overlap.Value, "warn"},
 		{"tool's hook", a.Tools["slow"].Stop.Tell.Command, commandLine{"tell", "slow"}},
-		{"tool's hook of the server", a.Tools["slow"].Stop.Alive.HTTP.Expect.Value, 204},
-		{"hook's method", a.Stop.Alive.HTTP.Method.Value, "POST"},
+		{"tool's hook of the server", a.Tools["slow"].Stop.Alive.Yes, []int{204}},
+		{"hook's method", a.Stop.Alive.HTTP.Method.Value, ""},
 		{"hook's time", a.Stop.Alive.Timeout.Value, time.Second},
-		{"hook's default time", a.Stop.Tell.Timeout.Value, 5 * time.Second},
+		{"hook's default time", a.Stop.Tell.Timeout.Value, 10 * time.Second},
 		{"server's own", a.Grace.Value, 4 * time.Second},
 		{"server says false", a.Observe.Value, false},
 		{"flag says true", b.Observe.Value, true},

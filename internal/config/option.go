@@ -63,7 +63,7 @@ func overlay(dst, src reflect.Value) {
 		if dst.IsNil() {
 			dst.Set(src)
 		}
-	case reflect.Slice:
+	case reflect.Slice: // hooks are taken whole, so these are rules
 		if src.Len() > 0 {
 			dst.Set(reflect.AppendSlice(dst.Slice3(0, dst.Len(), dst.Len()), src))
 		}

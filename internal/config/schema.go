@@ -76,16 +76,18 @@ type Stop struct {
 type Hook struct {
 	Command commandLine           `key:"command" secret:"value"`
 	HTTP    *HTTPHook             `key:"http"`
-	Timeout Option[time.Duration] `key:"timeout" default:"5s" above:"0s"`
+	Timeout Option[time.Duration] `key:"timeout" default:"10s" above:"0s"`
+	Yes     []int                 `key:"yes"` // exit codes or statuses; none: see package hook
+	No      []int                 `key:"no"`  // for alive only
 }
 
 // HTTPHook is a hook that is an HTTP request.
 type HTTPHook struct {
-	Method  Option[string]    `key:"method" default:"POST" enum:"GET,POST,PUT,PATCH,DELETE,HEAD"`
+	Method  Option[string]    `key:"method" enum:"GET,POST,PUT,PATCH,DELETE,HEAD"` // unsaid: POST, for alive GET
 	URL     string            `key:"url" secret:"value"`
 	Headers map[string]string `key:"headers" secret:"value"`
 	Body    string            `key:"body" secret:"value"`
-	Expect  Option[int]       `key:"expect" default:"0" min:"0"` // the status that means yes; 0: any 2xx
+	Socket  string            `key:"socket"` // a unix socket instead of the URL's host
 }
 
 // SpareRule names processes that are not to be harmed: all that it says must
