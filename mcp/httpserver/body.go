@@ -35,29 +35,40 @@ func (in *intake) release() {
 var errBodyTooLong = errors.New("the body is too long")
 
 // readBody reads the whole body into an intake, bounded in size and time: a
-// caller that stops in the middle must not hold an exchange for ever.
+// caller that stops in the middle must not hold an exchange for ever. After a
+// failure the connection is not used again.
 func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) (*intake, *failure) {
+	rc := http.NewResponseController(w)
 	if r.ContentLength > int64(h.cfg.MaxBody) {
-		return nil, h.tooLong()
+		return nil, h.unread(w, rc, h.tooLong())
 	}
 	// The deadline must be gone before the exchange goes on: the connection is
 	// read in the background then, to see a disconnect.
-	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Now().Add(h.cfg.BodyWait)) // no deadline behind a writer that has none
 	in := intakes.Get().(*intake)
 	body, err := readAll(in.body[:0], r.Body, int(r.ContentLength), h.cfg.MaxBody)
 	in.body = body
-	_ = rc.SetReadDeadline(time.Time{})
-	switch {
-	case errors.Is(err, errBodyTooLong):
-		in.release()
-		return nil, h.tooLong()
-	case err != nil:
-		n := len(in.body)
-		in.release()
-		return nil, fail(http.StatusBadRequest, codeParse, noID, "the body ended after %d bytes: %v", n, err)
+	if err == nil {
+		_ = rc.SetReadDeadline(time.Time{})
+		return in, nil
 	}
-	return in, nil
+	f := h.tooLong()
+	if !errors.Is(err, errBodyTooLong) {
+		f = fail(http.StatusBadRequest, codeParse, noID, "the body ended after %d bytes: %v", len(body), err)
+	}
+	in.release()
+	return nil, h.unread(w, rc, f)
+}
+
+// drainWait is how long net/http may go on reading a body that was refused, so
+// that a client which is still sending sees the answer and no reset.
+const drainWait = time.Second
+
+// unread prepares the answer to a request whose body was not read to its end.
+func (h *Handler) unread(w http.ResponseWriter, rc *http.ResponseController, f *failure) *failure {
+	w.Header().Set("Connection", "close")
+	_ = rc.SetReadDeadline(time.Now().Add(drainWait))
+	return f
 }
 
 func (h *Handler) tooLong() *failure {

@@ -22,6 +22,7 @@ import (
 type fake struct {
 	handle func(s *fakeSession, a arrival)
 	refuse error
+	hang   bool // Close waits for its context
 
 	mu       sync.Mutex
 	sessions []*fakeSession
@@ -131,7 +132,11 @@ func (s *fakeSession) Err() error {
 	return s.err
 }
 
-func (s *fakeSession) Close(_ context.Context, c belay.Cancellation) error {
+func (s *fakeSession) Close(ctx context.Context, c belay.Cancellation) error {
+	if s.hang {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = append(s.closed, c)
