@@ -53,7 +53,7 @@ func must(t testing.TB, o *Options, undo bool, text []byte) *Plan {
 func describe(servers []Server) string {
 	var b strings.Builder
 	for _, s := range servers {
-		fmt.Fprintf(&b, "%s/%s: %s program=%s restart=%s", s.Where, s.Name, s.Action, s.Program, s.Restart)
+		fmt.Fprintf(&b, "%s/%q: %s program=%s restart=%s", s.Where, s.Name, s.Action, s.Program, s.Restart)
 		for _, part := range []struct{ key, text string }{{"known", s.Known}, {"relay", s.Relay}, {"why", s.Why}} {
 			if part.text != "" {
 				fmt.Fprintf(&b, " %s=%q", part.key, part.text)

@@ -6,6 +6,7 @@ type commands struct {
 	Wrap    wrapCmd    `cmd:"" group:"run" help:"Put an MCP server on stdio under Belay."`
 	Exec    execCmd    `cmd:"" group:"run" help:"Run any command, with everything it starts, under Belay."`
 	Serve   serveCmd   `cmd:"" group:"run" help:"Serve MCP servers over HTTP under Belay."`
+	Adopt   adoptCmd   `cmd:"" group:"run" help:"Put the MCP servers of an editor under Belay, or take them out again."`
 	Ps      psCmd      `cmd:"" group:"stop" help:"List what is running."`
 	Status  statusCmd  `cmd:"" group:"stop" help:"Show everything about one run, and its receipt."`
 	Cancel  cancelCmd  `cmd:"" group:"stop" help:"Stop runs, and say what proves that they stopped."`

@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/internal/faketool"
+	"github.com/belayhq/belay/local"
+)
+
+// TestAdoptScript runs every script in testdata/adopt against the real program.
+func TestAdoptScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "adopt"),
+		UpdateScripts:       *update,
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(e *testscript.Env) error {
+			dir, err := os.MkdirTemp("", "belay") // sockets need short paths
+			if err != nil {
+				return err
+			}
+			e.Defer(func() { _ = os.RemoveAll(dir) })
+			self, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			// A program of another name that can be the fake server.
+			if err := os.Symlink(self, filepath.Join(e.WorkDir, "fakeserver")); err != nil {
+				return err
+			}
+			e.Setenv(local.EnvDir, dir)
+			e.Setenv("HOME", filepath.Join(e.WorkDir, "home"))
+			e.Setenv("FAKE", faketool.Marker)
+			e.Setenv(faketool.WitnessEnv, filepath.Join(e.WorkDir, "witness"))
+			e.Setenv("GORACE", "atexit_sleep_ms=0")
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"code":  runForCode,
+			"json":  checkJSON,
+			"fill":  fillIn,
+			"calls": callServer,
+		},
+	})
+}
+
+// fillIn replaces $VARIABLES in a file: fill FILE.
+func fillIn(ts *testscript.TestScript, _ bool, args []string) {
+	text := os.Expand(ts.ReadFile(args[0]), func(k string) string {
+		if k == "PWD" {
+			return ts.MkAbs(".")
+		}
+		return ts.Getenv(k)
+	})
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
+}
+
+// callServer starts a server as an editor would, from its entry alone, and
+// calls its echo through an official client: calls FILE SERVER PARENT, where
+// PARENT is the name of the program that the editor has started.
+func callServer(ts *testscript.TestScript, _ bool, args []string) {
+	var file struct {
+		Servers map[string]struct {
+			Command string            `json:"command"`
+			Args    []string          `json:"args"`
+			Env     map[string]string `json:"env"`
+		} `json:"mcpServers"`
+	}
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &file))
+	entry, ok := file.Servers[args[1]]
+	if !ok || filepath.Base(entry.Command) != args[2] {
+		ts.Fatalf("%s: %+v, want %s", args[1], entry, args[2])
+	}
+	ctx, end := context.WithTimeoutCause(context.Background(), 30*time.Second, context.DeadlineExceeded)
+	defer end()
+	cmd := exec.Command(entry.Command, entry.Args...)
+	cmd.Dir = ts.MkAbs(".")
+	cmd.Env = []string{
+		"PATH=" + ts.Getenv("PATH"), "HOME=" + ts.Getenv("HOME"), local.EnvDir + "=" + ts.Getenv(local.EnvDir),
+		faketool.WitnessEnv + "=" + ts.Getenv(faketool.WitnessEnv), "GORACE=atexit_sleep_ms=0",
+	}
+	for k, v := range entry.Env {
+		cmd.Env = append(cmd.Env, k+"="+v)
+	}
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "editor", Version: "1"}, nil).Connect(ctx, &mcp.CommandTransport{Command: cmd}, nil)
+	ts.Check(err)
+	defer func() { _ = session.Close() }()
+	result, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"text": "through"}})
+	ts.Check(err)
+	text, err := json.Marshal(result.Content)
+	ts.Check(err)
+	if !strings.Contains(string(text), "through") {
+		ts.Fatalf("the call gave %s", text)
+	}
+	if args[2] != "belay" {
+		return
+	}
+	// People see it by the name that it has in the file.
+	runs, err := local.NewMesh(local.MeshOptions{Dirs: []string{ts.Getenv(local.EnvDir)}}).List(ctx, belay.Filter{})
+	ts.Check(err)
+	if !slices.ContainsFunc(runs, func(i belay.Info) bool { return i.Kind == belay.KindSession && i.Name == args[1] }) {
+		ts.Fatalf("no session is named %s: %+v", args[1], runs)
+	}
+}
