@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/hook"
 	"github.com/belayhq/belay/jsonrpc"
 	"github.com/belayhq/belay/mcp"
 	"github.com/belayhq/belay/proc"
@@ -30,6 +31,7 @@ type call struct {
 	first  bool // a list request without cursor
 	task   bool // it asks a server that has tasks to become one (2025-11-25)
 	batch  *batch
+	args   []byte     // of a tool that has stop hooks
 	run    *belay.Run // nil for a handshake, which nobody can cancel
 	frame  []byte     // a copy, of standing requests only: they are sent again to a fresh process
 
@@ -42,10 +44,13 @@ type call struct {
 
 	owed        bool   // the server, being no process, must be told before the session ends
 	ack, ackFor string // tokens of the stop-ack extension: ours, and the caller's; "" none
-	awaits      bool   // a worker was started for it
-	counted     bool   // in up.busy
-	byCaller    bool   // the caller cancelled it: no answer, ever
-	stopped     bool   // its run is cancelled: nothing of it is forwarded any more
+	hooks       *hook.Stop
+	byHooks     bool // force is used by the hooks
+	byProcess   bool // and on the process as well: a person pressed again
+	awaits      bool // a worker was started for it
+	counted     bool // in up.busy
+	byCaller    bool // the caller cancelled it: no answer, ever
+	stopped     bool // its run is cancelled: nothing of it is forwarded any more
 	answered    bool
 	dropped     bool               // was stopped while it waited for a process
 	withdrawn   bool               // was stopped before a byte of it was written
@@ -69,6 +74,7 @@ func (s *Session) newCall(a *mcp.Arrival, b *batch) *call {
 		c.key = exchangeKey(a.Exchange)
 	}
 	c.policy = s.cfg.policy(c)
+	c.keepArguments(m)
 	if m.Task.Ok() && s.hand.Capability("tasks") {
 		c.task, c.asked = true, make(chan struct{})
 	}
@@ -124,6 +130,7 @@ func (c *call) onCancel(_ *belay.Run, cause *belay.Cancellation) {
 	} else {
 		c.up.stopping = append(c.up.stopping, c)
 		c.up.owesLocked(c)
+		s.doubtLocked(c)
 		c.up.uncountLocked(c)
 		c.up.purgeLocked()
 		s.cancelAsksLocked(c)
@@ -233,6 +240,7 @@ func (c *call) Tell(ctx context.Context, cause *belay.Cancellation) (*belay.Evid
 		c.withdraw()
 		return &belay.Evidence{Kind: belay.SeenNotStarted, Scope: belay.ScopeHandler, Detail: "its request was taken back before a byte of it was written"}, nil
 	}
+	c.tellHooks(cause)
 	if c.task { // ended by tasks/cancel only, as soon as its id is known (MCP-44, A5)
 		select {
 		case <-c.asked:

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/hook"
 	"github.com/belayhq/belay/internal/peers"
 	"github.com/belayhq/belay/mcp"
 	"github.com/belayhq/belay/mcp/httpclient"
@@ -60,6 +61,7 @@ type Policy struct {
 	Deadline time.Duration // of every tools/call, absolute; 0: none
 	Observe  bool          // tell and record, never force (DESIGN 11, 16)
 	Overlap  Overlap       // default warn
+	Stop     *hook.Hooks   // for work that Belay did not start; nil: none (DESIGN 11, 6)
 
 	watch time.Duration // from the Stop, how long signs of life are looked for; from Ladder
 }
@@ -205,6 +207,9 @@ func (c *Config) fit(p Policy) (Policy, error) {
 	case EnforceAuto, EnforceStrict, EnforceLenient, EnforceNever:
 	default:
 		return p, fmt.Errorf("%w: enforce %q (want auto, strict, lenient or never)", ErrConfig, p.Enforce)
+	}
+	if err := p.Stop.Validate(); err != nil {
+		return p, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	switch p.Overlap {
 	case OverlapWarn, OverlapWait, OverlapRefuse:

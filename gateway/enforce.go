@@ -26,6 +26,18 @@ func (c *call) MayForce(ctx context.Context, p belay.Pressure) error {
 			return restrain("nothing was left to stop")
 		}
 	}
+	if c.mayHook(p) {
+		again := p.Again || p.Now
+		both := again && c.mayForceProcess(ctx, p) == nil
+		c.s.mu.Lock()
+		c.byHooks, c.byProcess = true, both
+		c.s.mu.Unlock()
+		return nil
+	}
+	return c.mayForceProcess(ctx, p)
+}
+
+func (c *call) mayForceProcess(ctx context.Context, p belay.Pressure) error {
 	if err := c.permitted(ctx, p); err != nil {
 		return err
 	}
@@ -200,7 +212,7 @@ func (u *upstream) undrainAfterLocked(c *call) {
 func (c *call) doomedLocked() bool {
 	cfg := c.policy
 	return !cfg.Observe && (cfg.Enforce == EnforceStrict || c.s.cfg.RestartSafe && cfg.Enforce == EnforceAuto) &&
-		c.method == mcp.MethodCallTool && c.up.tree != nil && !c.up.worker && c.up.force == nil
+		c.method == mcp.MethodCallTool && c.up.tree != nil && c.policy.Stop == nil && !c.up.worker && c.up.force == nil
 }
 
 func (u *upstream) undrainLocked() {

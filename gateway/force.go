@@ -48,6 +48,14 @@ func (c *call) Kill(ctx context.Context, _ *belay.Cancellation) (*belay.Evidence
 }
 
 func (c *call) force(ctx context.Context, step int) (*belay.Evidence, error) {
+	c.s.mu.Lock()
+	byHooks := c.byHooks
+	c.s.mu.Unlock()
+	if byHooks {
+		if e, both, err := c.forceByHooks(ctx, step); !both {
+			return e, err
+		}
+	}
 	if c.serverDone() {
 		return c.endChildren(ctx, step)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/hook"
 	"github.com/belayhq/belay/proc"
 )
 
@@ -17,7 +18,16 @@ func (c *call) Plan(context.Context) belay.Plan {
 	}
 	plan := belay.Plan{Tell: "server " + c.s.cfg.Name + ", by notifications/cancelled"}
 	cfg := c.policy
+	c.s.mu.Lock()
+	hooks := c.hookLocked()
+	c.s.mu.Unlock()
+	if hooks.Has(hook.Tell) {
+		plan.Tell += ", and the tell hook"
+	}
 	switch {
+	case hooks.Forceful():
+		plan.Force = hooks.Plan()
+		return plan
 	case up.tree == nil:
 		plan.Force = "none: " + c.s.cfg.unforced()
 		return plan

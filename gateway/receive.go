@@ -144,6 +144,8 @@ func (s *Session) requestLocked(a *mcp.Arrival, b *batch) {
 	switch {
 	case early:
 		s.cancelEarlyLocked(c, reason)
+	case !s.admitLocked(c):
+		s.unrouteLocked(up)
 	case up == nil:
 		s.enqueueLocked(c, m.Frame)
 	default:

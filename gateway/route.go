@@ -11,6 +11,9 @@ import (
 // routeLocked finds the process for a call, or nil if the call has to wait for
 // one; then one is on its way.
 func (s *Session) routeLocked(c *call) *upstream {
+	if c.policy.Overlap == OverlapWait && s.overlapsLocked(c, true) != nil {
+		return nil // doubtLocked sees to it that it is looked at again
+	}
 	if s.cfg.Isolation == IsolationCall && c.method == mcp.MethodCallTool {
 		return s.leaseLocked(c)
 	}

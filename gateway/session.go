@@ -49,6 +49,7 @@ type Session struct {
 	leased    int         // processes for calls, idle ones included
 	queue     []waiting   // for a process
 	queued    int         // bytes in queue
+	doubts    []*call     // stopped tool calls that may still be at work
 	spawning  bool
 	forced    []time.Time // the last forced restarts, for the circuit
 	explained bool        // the first forced restart was explained

@@ -46,14 +46,18 @@ func AppendPartial(dst []byte, id jsonrpc.ID, c *belay.Cancellation, partial str
 		text += ": " + c.Reason
 	}
 	text += ". Partial result:\n" + partial
+	return AppendToolError(dst, id, text, era), partial
+}
+
+// AppendToolError appends a tool result with isError, whose text a model reads.
+func AppendToolError(dst []byte, id jsonrpc.ID, text string, era Era) []byte {
 	result := []byte(`{"content":[{"type":"text","text":`)
 	result = jsonrpc.AppendString(result, text)
 	result = append(result, `}],"isError":true`...)
 	if era == Modern {
 		result = append(result, `,"resultType":"complete"`...)
 	}
-	result = append(result, '}')
-	return jsonrpc.AppendResponse(dst, id, result), partial
+	return jsonrpc.AppendResponse(dst, id, append(result, '}'))
 }
 
 // PartialText reads the text of a successful tool result: what the tool had.

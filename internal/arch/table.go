@@ -108,7 +108,7 @@ var Table = []Row{
 	},
 	{
 		"gateway", 3,
-		[]string{".", "jsonrpc", "mcp", "mcp/httpclient", "proc", "supervise", "internal/peers"},
+		[]string{".", "hook", "jsonrpc", "mcp", "mcp/httpclient", "proc", "supervise", "internal/peers"},
 		nil,
 		"routes, registers, pumps; everything below it meets here",
 	},
