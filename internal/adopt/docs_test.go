@@ -1,0 +1,37 @@
+package adopt
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestDocs: the examples of docs/adopt.md are what happens.
+func TestDocs(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "adopt.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```(json|yaml)\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	if len(blocks) != 3 {
+		t.Fatalf("%d blocks", len(blocks))
+	}
+	o := options(t)
+	before, after := blocks[0][2], blocks[1][2]
+	if p := must(t, o, false, []byte(before)); string(p.after) != after {
+		t.Errorf("adopted, the example is\n%s", p.after)
+	}
+	if p := must(t, o, true, []byte(after)); string(p.after) != before {
+		t.Errorf("undone, the example is\n%s", p.after)
+	}
+	if e, err := parseEditors("docs", []byte(blocks[2][2])); err != nil || len(e.Forms) != 1 || len(e.Files) != 1 {
+		t.Errorf("%v, %+v", err, e)
+	}
+	for _, f := range o.Editors.Forms {
+		if where := strings.Join(f.At, "."); !strings.Contains(string(text), "`"+where+"`") {
+			t.Errorf("the form %s is not in the table", where)
+		}
+	}
+}
