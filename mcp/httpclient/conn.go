@@ -194,7 +194,9 @@ const closeWait = 5 * time.Second
 // all goroutines. When ctx ends, or after 5 s, the server is no longer waited
 // for. It must not be called from the Receiver, nor with a lock that the
 // Receiver takes. It may be called again.
-func (c *Conn) Close(ctx context.Context) error {
+func (c *Conn) Close(ctx context.Context) error { return c.closeWithin(ctx, closeWait) }
+
+func (c *Conn) closeWithin(ctx context.Context, limit time.Duration) error {
 	c.mu.Lock()
 	first := !c.isClosed
 	c.isClosed = true
@@ -205,7 +207,7 @@ func (c *Conn) Close(ctx context.Context) error {
 	c.mu.Unlock()
 	var err error
 	if first && !over {
-		err = c.deleteSession(ctx)
+		err = c.deleteSession(ctx, limit)
 		c.mu.Lock()
 		lost := c.takeAllLocked()
 		c.mu.Unlock()
@@ -219,18 +221,21 @@ func (c *Conn) Close(ctx context.Context) error {
 	return err
 }
 
-func (c *Conn) deleteSession(ctx context.Context) error {
+func (c *Conn) deleteSession(ctx context.Context, limit time.Duration) error {
 	header := c.sessionHeader()
 	if header == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, closeWait, fmt.Errorf("no answer to DELETE within %v", closeWait))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer to DELETE within %v", limit))
 	defer cancel()
 	resp, err := c.cfg.Client.RoundTrip((&http.Request{
 		Method: http.MethodDelete, URL: c.url, Host: c.url.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}).WithContext(ctx))
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
 	if err != nil {
-		return fmt.Errorf("end the session: %w", err)
+		return fmt.Errorf("end the session: %w", cut(err))
 	}
 	drop(resp)
 	return nil // 405: the server does not let clients end sessions; 404: it is over

@@ -275,3 +275,11 @@ func same(t testing.TB, got, want string) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
+
+func mustID(text string) jsonrpc.ID {
+	id, err := jsonrpc.ParseID([]byte(text))
+	if err != nil {
+		panic(err)
+	}
+	return id
+}

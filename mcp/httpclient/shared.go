@@ -73,26 +73,29 @@ func (c *Conn) readShared(s *sharedStream) {
 	r := jsonrpc.NewEventReader(resp.Body, jsonrpc.ReaderOptions{Max: c.cfg.MaxMessage})
 	defer r.Release()
 	known := false
-	rd := reading{c: c, r: r, other: func(e jsonrpc.Event) {
+	rd := reading{c: c, r: r, other: func(e jsonrpc.Event) error {
 		if e.Name != "endpoint" || known {
-			return
+			return nil
 		}
-		if s.to, s.err = c.resolve(e.Data); s.err == nil {
-			known = true
-			c.mu.Lock()
-			c.session.kind = SSE
-			c.mu.Unlock()
-			close(s.ready)
+		to, err := c.resolve(e.Data)
+		if err != nil {
+			return err
 		}
+		c.mu.Lock()
+		c.session.kind = SSE
+		c.mu.Unlock()
+		known, s.to = true, to
+		close(s.ready)
+		return nil
 	}}
 	err = rd.read(http.StatusOK)
 	switch {
-	case !known && s.err != nil:
-		c.failShared(s, s.err)
+	case !known && errors.Is(err, ErrNotMCP):
+		c.failShared(s, err)
 	case !known:
-		c.failShared(s, fmt.Errorf("%w: the stream ended before it named an endpoint: %w", ErrNotMCP, err))
+		c.failShared(s, fmt.Errorf("%w: the stream ended before it named an endpoint: %w", ErrNotMCP, cut(err)))
 	case c.ctx.Err() == nil:
-		c.finish(fmt.Errorf("%w: the server's stream ended: %w", ErrClosedEarly, err))
+		c.finish(fmt.Errorf("%w: the server's stream ended: %w", ErrClosedEarly, cut(err)))
 	}
 }
 

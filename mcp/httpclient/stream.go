@@ -82,9 +82,9 @@ type reading struct {
 	c     *Conn
 	k     *call // whose stream it is; nil: the session's
 	r     *jsonrpc.EventReader
-	retry time.Duration // what the server asked for last
-	heard bool          // this stream has brought something
-	other func(jsonrpc.Event)
+	retry time.Duration             // what the server asked for last
+	heard bool                      // this stream has brought something
+	other func(jsonrpc.Event) error // takes events that are no messages; nil: nobody does
 }
 
 // read reads the stream to its end and reports what it says.
@@ -110,8 +110,11 @@ func (s *reading) read(status int) error {
 			s.retry = e.Retry
 		}
 		if err == nil && e.Name != jsonrpc.EventMessage {
-			if s.other != nil {
-				s.other(e)
+			if s.other == nil {
+				continue
+			}
+			if err := s.other(e); err != nil {
+				return err
 			}
 		} else if len(e.Data) > 0 {
 			s.c.deliver(e.Data, s.k, status)
