@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/url"
 	"os"
 	"os/signal"
 	"path"
@@ -30,7 +32,9 @@ type wrapCmd struct {
 	Observe   bool          `help:"Tell and record, never use force."`
 	Cgroup    string        `default:"auto" enum:"auto,off" help:"Whether a cgroup is used where there can be one: ${enum}."`
 	Label     []string      `short:"l" placeholder:"KEY=VALUE" sep:"none" help:"Give every run this label."`
-	Command   []string      `arg:"" passthrough:"all" name:"command" help:"The server's command line, after --."`
+	URL       string        `name:"url" placeholder:"URL" help:"Instead of a command: a server that is reached by HTTP."`
+	Header    []string      `short:"H" placeholder:"'NAME: VALUE'" sep:"none" help:"With --url: send this header with every request; $NAME in it is that variable of the environment."`
+	Command   []string      `arg:"" optional:"" passthrough:"all" name:"command" help:"The server's command line, after --."`
 }
 
 // Help implements kong.HelpProvider.
@@ -48,6 +52,7 @@ Examples:
 
     belay wrap -- npx -y @modelcontextprotocol/server-everything
     belay wrap --enforce strict --deadline 5m --name files -- uvx mcp-server-git
+    belay wrap --url https://tools.example/mcp --header 'Authorization: Bearer ${TOOLS_TOKEN}'
 
     {"command": "belay", "args": ["wrap", "--", "npx", "-y", "some-server"]}`
 }
@@ -55,10 +60,11 @@ Examples:
 // Run serves until the caller or the server ends.
 func (c *wrapCmd) Run(env *Env) error {
 	command := commandLine(c.Command)
-	if len(command) == 0 {
-		return usagef("wrap: the server's command is missing (see \"belay wrap --help\")")
+	if err := c.check(command); err != nil {
+		return err
 	}
-	if err := c.check(); err != nil {
+	header, err := c.headers(env)
+	if err != nil {
 		return err
 	}
 	labels, err := parseLabels(c.Label)
@@ -71,13 +77,12 @@ func (c *wrapCmd) Run(env *Env) error {
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer signal.Stop(signals)
 
-	name := c.Name
-	if name == "" {
-		name = serverName(command)
-	}
+	name := c.name(command)
 	h := openHost(ctx, env, "wrap "+name)
 	defer h.close()
-	session, err := gateway.Open(ctx, c.config(h, name, command, labels), env.Stdout)
+	cfg := c.config(h, name, command, labels)
+	cfg.Header = header
+	session, err := gateway.Open(ctx, cfg, env.Stdout)
 	if err != nil {
 		return startError("wrap", command, err)
 	}
@@ -88,15 +93,49 @@ func (c *wrapCmd) Run(env *Env) error {
 
 // check refuses times that cannot be, and what was meant as a flag: everything
 // from the first word that is none of ours on is the command.
-func (c *wrapCmd) check() error {
+func (c *wrapCmd) check(command []string) error {
 	switch {
-	case strings.HasPrefix(c.Command[0], "-") && c.Command[0] != "--":
+	case len(command) == 0 && c.URL == "":
+		return usagef("wrap: the server's command is missing (see \"belay wrap --help\")")
+	case len(command) > 0 && c.URL != "":
+		return usagef("wrap: a command and --url exclude each other")
+	case len(c.Header) > 0 && c.URL == "":
+		return usagef("wrap: --header needs --url")
+	case len(command) > 0 && strings.HasPrefix(c.Command[0], "-") && c.Command[0] != "--":
 		return usagef("wrap: unknown flag %s (see \"belay wrap --help\")", c.Command[0])
 	case c.Grace <= 0 || c.KillAfter <= 0 || c.Drain <= 0 || c.Deadline < 0:
 		return usagef("wrap: --grace, --kill-after and --drain must be above 0, --deadline not below it (got %v, %v, %v, %v)",
 			c.Grace, c.KillAfter, c.Drain, c.Deadline)
 	}
 	return nil
+}
+
+// name is what people see.
+func (c *wrapCmd) name(command []string) string {
+	switch {
+	case c.Name != "":
+		return c.Name
+	case c.URL != "":
+		if u, err := url.Parse(c.URL); err == nil {
+			return u.Host // never a part that may hold a secret
+		}
+		return "remote"
+	}
+	return serverName(command)
+}
+
+// headers reads --header. A secret belongs into the environment: what stands on
+// the command line, every user of the machine can read.
+func (c *wrapCmd) headers(env *Env) (http.Header, error) {
+	header := make(http.Header)
+	for _, line := range c.Header {
+		name, value, ok := strings.Cut(line, ":")
+		if name = strings.TrimSpace(name); !ok || name == "" {
+			return nil, usagef("wrap: --header %q must be 'NAME: VALUE'", name)
+		}
+		header.Add(name, os.Expand(strings.TrimSpace(value), env.Getenv))
+	}
+	return header, nil
 }
 
 // serve waits for whoever ends the session first, and ends it.
@@ -145,7 +184,7 @@ func (c *wrapCmd) config(h *host, name string, command []string, labels map[stri
 		cgroup = proc.CgroupOff
 	}
 	return gateway.Config{
-		Name: name, Command: command,
+		Name: name, Command: command, URL: c.URL,
 		Policy: gateway.Policy{
 			Enforce: gateway.Enforce(c.Enforce), Ladder: belay.Ladder{Grace: c.Grace, KillAfter: c.KillAfter},
 			Deadline: c.Deadline, Observe: c.Observe,

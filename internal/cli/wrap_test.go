@@ -226,6 +226,10 @@ func TestWrapBadInput(t *testing.T) {
 		{"wrong isolation", "wrap --isolation total -- true", ExitUsage, []string{"isolation", "shared", "call"}},
 		{"wrong time", "wrap --grace soon -- true", ExitUsage, []string{"grace"}},
 		{"negative time", "wrap --grace=-1s -- true", ExitUsage, []string{"grace"}},
+		{"command and url", "wrap --url http://127.0.0.1:9/mcp -- true", ExitUsage, []string{"--url", "exclude"}},
+		{"wrong url", "wrap --url ftp://127.0.0.1/mcp", ExitUsage, []string{"ftp://127.0.0.1/mcp", "http"}},
+		{"header without url", "wrap --header a:b -- true", ExitUsage, []string{"--header", "--url"}},
+		{"wrong header", "wrap --url http://127.0.0.1:9/mcp --header nonsense", ExitUsage, []string{"nonsense", "NAME: VALUE"}},
 		{"wrong label", "wrap --label job -- true", ExitUsage, []string{"job", "KEY=VALUE"}},
 	}
 	for _, c := range cases {
