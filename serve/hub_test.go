@@ -1,0 +1,380 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/internal/config"
+)
+
+// TestServesBothEras: each server is reached at its path, in both eras, and
+// /healthz says so without saying how it is started.
+func TestServesBothEras(t *testing.T) {
+	r := newRig(t, nil)
+	one := r.fake("one")
+	one.Env = map[string]string{"TOKEN": "hush"}
+	r.apply(one, r.fake("two"))
+	if h := r.health(); h.Status != "ok" || len(h.Servers) != 2 || h.Servers[0].State != "idle" || h.Servers[0].Path != "/mcp/one" {
+		t.Errorf("%+v", h)
+	}
+	session := r.begin("one")
+	if a := r.must(r.post("/mcp/one", session, call(1, "echo", `{"x":1}`))); a.status != 200 || !strings.Contains(a.body, `"id":1`) {
+		t.Errorf("legacy: %+v", a)
+	}
+	if a := r.must(r.modern("two", "echo", `{"x":2}`)); a.status != 200 || !strings.Contains(a.body, `"result"`) {
+		t.Errorf("modern: %+v", a)
+	}
+	if a := r.must(r.post("/mcp/two", session, call(2, "echo", `{}`))); a.status != 404 {
+		t.Errorf("a session of another server: %+v", a)
+	}
+	if a := r.must(r.post("/mcp/three", "", call(2, "echo", `{}`))); a.status != 404 || !strings.Contains(a.body, "/mcp/two") {
+		t.Errorf("an unknown server: %+v", a)
+	}
+	if h := r.health(); h.Servers[0].State != "serving" || h.Servers[1].Sessions != 1 {
+		t.Errorf("%+v", h)
+	}
+	resp, err := r.client.Get(r.web.URL + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if text, _ := io.ReadAll(resp.Body); strings.Contains(string(text), "hush") || strings.Contains(string(text), "faketool") {
+		t.Errorf("/healthz shows %s", text)
+	}
+}
+
+// TestShared: modern callers of one principal share one session, two principals
+// never do (DESIGN 11, 2); it ends when it has been idle, and not while a call
+// is in flight.
+func TestShared(t *testing.T) {
+	r := newRig(t, func(o *Options) {
+		o.Principal = func(r *http.Request) (string, error) { return r.Header.Get("X-Who"), nil }
+	})
+	d := r.fake("a")
+	d.Idle = config.Some(300 * time.Millisecond)
+	r.apply(d)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if a, err := r.modern("a", "echo", `{}`); err != nil || a.status != 200 {
+				t.Errorf("%+v, %v", a, err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := r.health().Servers[0].Sessions; n != 1 {
+		t.Errorf("%d sessions for one principal", n)
+	}
+	body := `{"jsonrpc":"2.0","id":0,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"rig","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`
+	if a := r.must(r.post("/mcp/a", "", body, "Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: tools/list", "X-Who: other")); a.status != 200 {
+		t.Errorf("%+v", a)
+	}
+	if n := r.wit.Count("server", "start"); n != 2 {
+		t.Errorf("%d processes for two principals", n)
+	}
+	long := async(func() (answer, error) { return r.modern("a", "tick", `{"n":20,"ms":50}`) })
+	r.event("tick", "start")
+	if a := r.wait(long, 5*time.Second); !strings.Contains(a.body, `"result"`) {
+		t.Errorf("a call that takes longer than the idle time: %+v", a)
+	}
+	r.eventually("the idle sessions end", func() bool { return r.health().Servers[0].Sessions == 0 })
+	if a := r.must(r.modern("a", "echo", `{}`)); a.status != 200 {
+		t.Errorf("after the idle end: %+v", a)
+	}
+}
+
+// TestLegacyOnly: a modern caller of a server that is not gets −32022 and the
+// versions that it speaks (MCP-58, MCP-G4), and the server is not asked again
+// for each call.
+func TestLegacyOnly(t *testing.T) {
+	r := newRig(t, nil)
+	r.apply(r.fake("old", "-era", "legacy"))
+	for range 3 {
+		a := r.must(r.modern("old", "echo", `{}`))
+		if !strings.Contains(a.body, "-32022") || !strings.Contains(a.body, "2025-11-25") {
+			t.Errorf("%+v", a)
+		}
+	}
+	if n := r.wit.Count("server", "start"); n != 1 {
+		t.Errorf("%d processes were started to find that out", n)
+	}
+	r.begin("old")
+}
+
+// TestCannotStart: a server that cannot be started costs its own callers only.
+func TestCannotStart(t *testing.T) {
+	r := newRig(t, nil)
+	bad := Definition{Server: config.New("bad", config.Policy{})}
+	bad.Command = []string{"/nowhere/at/all"}
+	r.apply(bad, r.fake("good"))
+	a := r.must(r.post("/mcp/bad", "", `{"jsonrpc":"2.0","id":7,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"rig","version":"1"}}}`))
+	if a.status != 502 || !strings.Contains(a.body, `"id":7`) {
+		t.Errorf("%+v", a)
+	}
+	if a := r.must(r.modern("bad", "echo", `{}`)); a.status != 502 {
+		t.Errorf("%+v", a)
+	}
+	if h := r.health(); h.Servers[0].State != "failed" {
+		t.Errorf("%+v", h)
+	}
+	r.begin("good")
+}
+
+// TestApplyKeeps: what has not changed keeps its sessions and calls.
+func TestApplyKeeps(t *testing.T) {
+	r := newRig(t, nil)
+	a, b := r.fake("a"), r.fake("b")
+	if c := r.apply(a, b); !slices.Equal(c.Added, []string{"a", "b"}) {
+		t.Errorf("%+v", c)
+	}
+	session := r.begin("a")
+	long := async(func() (answer, error) { return r.post("/mcp/a", session, call(1, "tick", `{"n":20,"ms":30}`)) })
+	r.event("tick", "start")
+	again := r.fake("a")
+	again.Source = "another file"
+	if c := r.apply(again, r.fake("c")); !slices.Equal(c.Removed, []string{"b"}) || !slices.Equal(c.Added, []string{"c"}) || len(c.Changed) > 0 {
+		t.Errorf("%+v", c)
+	}
+	if got := r.wait(long, 5*time.Second); !strings.Contains(got.body, `"result"`) {
+		t.Errorf("%+v", got)
+	}
+	if got := r.must(r.post("/mcp/a", session, call(2, "echo", `{}`))); got.status != 200 {
+		t.Errorf("%+v", got)
+	}
+	if got := r.must(r.post("/mcp/b", "", call(2, "echo", `{}`))); got.status != 404 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestApplyChanges: of a changed server, calls in flight end with their results
+// and can still be cancelled; then its session is gone, and the caller starts
+// anew with the new definition.
+func TestApplyChanges(t *testing.T) {
+	r := newRig(t, nil)
+	r.apply(r.fake("a", "-reply", "iserror")) // an answer ends the ladder: a session waits for it
+	session := r.begin("a")
+	one := async(func() (answer, error) {
+		return r.post("/mcp/a", session, call(1, "tick", `{"key":"one","n":30,"ms":30}`))
+	})
+	two := async(func() (answer, error) {
+		return r.post("/mcp/a", session, call(2, "tick", `{"key":"two","n":2000,"ms":30}`))
+	})
+	shared := async(func() (answer, error) { return r.modern("a", "tick", `{"key":"shared","n":30,"ms":30}`) })
+	r.event("one", "start")
+	r.event("two", "start")
+	r.event("shared", "start")
+	changed := r.fake("a", "-reply", "iserror")
+	changed.Grace = config.Some(100 * time.Millisecond)
+	if c := r.apply(changed); !slices.Equal(c.Changed, []string{"a"}) {
+		t.Fatalf("%+v", c)
+	}
+	fresh := r.begin("a") // at once, beside the old one
+	if n := r.health().Servers[0].Leaving; n != 1 {
+		t.Errorf("%d leave", n)
+	}
+	if a := r.must(r.post("/mcp/a", session, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)); a.status != 202 {
+		t.Errorf("cancel: %+v", a)
+	}
+	r.event("two", "stopped")
+	if a := r.wait(two, 5*time.Second); strings.Contains(a.body, `"result"`) {
+		t.Errorf("after its cancel: %+v", a)
+	}
+	if a := r.wait(one, 5*time.Second); !strings.Contains(a.body, `"result"`) {
+		t.Errorf("in flight: %+v", a)
+	}
+	if a := r.wait(shared, 5*time.Second); !strings.Contains(a.body, `"result"`) {
+		t.Errorf("in flight, modern: %+v", a)
+	}
+	r.eventually("the old definition leaves", func() bool { return r.health().Servers[0].Leaving == 0 })
+	if a := r.must(r.post("/mcp/a", session, call(3, "echo", `{}`))); a.status != 404 {
+		t.Errorf("the old session: %+v", a)
+	}
+	if a := r.must(r.post("/mcp/a", fresh, call(3, "echo", `{}`))); a.status != 200 {
+		t.Errorf("the new session: %+v", a)
+	}
+}
+
+// TestApplyDrains: a call that outlasts drain is stopped, and its caller is told
+// why (MCP-G25).
+func TestApplyDrains(t *testing.T) {
+	r := newRig(t, nil)
+	d := r.fake("a")
+	d.Drain = config.Some(300 * time.Millisecond)
+	r.apply(d)
+	session := r.begin("a")
+	long := async(func() (answer, error) { return r.post("/mcp/a", session, call(1, "tick", `{"n":2000,"ms":30}`)) })
+	r.event("tick", "start")
+	r.apply()
+	if a := r.wait(long, 5*time.Second); !strings.Contains(a.body, "changed or removed") || !strings.Contains(a.body, `"id":1`) {
+		t.Errorf("%+v", a)
+	}
+	r.event("tick", "stopped")
+	r.event("server", "exit")
+}
+
+// TestBadDefinitions: what cannot be served changes nothing.
+func TestBadDefinitions(t *testing.T) {
+	r := newRig(t, nil)
+	r.apply(r.fake("a"))
+	session := r.begin("a")
+	none, both := Definition{Server: config.New("x", config.Policy{})}, r.fake("x")
+	both.URL = "http://127.0.0.1:1"
+	for name, defs := range map[string][]Definition{
+		"nothing behind it": {none},
+		"two ways":          {both},
+		"one name twice":    {r.fake("x"), r.fake("x")},
+		"a bad name":        {r.fake("x/y")},
+	} {
+		if _, err := r.hub.Apply(defs); !errors.Is(err, ErrDefinition) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if a := r.must(r.post("/mcp/a", session, call(1, "echo", `{}`))); a.status != 200 {
+		t.Errorf("%+v", a)
+	}
+}
+
+// TestClose: Close answers what is in flight with the reason, stops the work,
+// and refuses what comes.
+func TestClose(t *testing.T) {
+	r := newRig(t, nil)
+	r.apply(r.fake("a"))
+	session := r.begin("a")
+	legacy := async(func() (answer, error) {
+		return r.post("/mcp/a", session, call(1, "tick", `{"key":"one","n":2000,"ms":20}`))
+	})
+	modern := async(func() (answer, error) { return r.modern("a", "tick", `{"key":"two","n":2000,"ms":20}`) })
+	pids := []int{r.event("one", "start").Pid, r.event("two", "start").Pid}
+	start := time.Now()
+	r.close(belay.Cancellation{Cause: belay.CauseShutdown, Via: "test", Reason: "the end of the test"})
+	if took := time.Since(start); took > 3*time.Second {
+		t.Errorf("Close took %v", took)
+	}
+	for _, got := range []<-chan answer{legacy, modern} {
+		if a := r.wait(got, time.Second); !strings.Contains(a.body, "the end of the test") {
+			t.Errorf("%+v", a)
+		}
+	}
+	if left := waitDead(pids); len(left) > 0 {
+		t.Errorf("processes %v live on", left)
+	}
+	if a := r.must(r.modern("a", "echo", `{}`)); a.status != 503 {
+		t.Errorf("after Close: %+v", a)
+	}
+	if h := r.health(); h.Status != "stopping" {
+		t.Errorf("%+v", h)
+	}
+	if _, err := r.hub.Apply(nil); !errors.Is(err, belay.ErrClosed) {
+		t.Errorf("Apply after Close: %v", err)
+	}
+}
+
+// TestBuiltIn: a server inside this process is served like any other.
+func TestBuiltIn(t *testing.T) {
+	r := newRig(t, nil)
+	d := Definition{Server: config.New("in", config.Policy{}), Serve: answerAll}
+	r.apply(d)
+	r.begin("in")
+	same := d
+	if c := r.apply(same); !c.None() {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestHandle: others may serve what the hub does not.
+func TestHandle(t *testing.T) {
+	r := newRig(t, nil)
+	r.apply(r.fake("a"))
+	r.hub.Handle("/mcp", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "all") }))
+	if a := r.must(r.post("/mcp", "", "{}")); a.body != "all" {
+		t.Errorf("%+v", a)
+	}
+	r.begin("a")
+}
+
+// TestApplyStress: definitions change all the time while calls are made; each
+// call is answered, and nothing is left.
+func TestApplyStress(t *testing.T) {
+	r := newRig(t, nil)
+	flip := func(n int) Definition {
+		d := Definition{Server: config.New("a", config.Policy{}), Serve: answerAll}
+		d.Labels = map[string]string{"n": fmt.Sprint(n)}
+		d.Drain = config.Some(2 * time.Second)
+		return d
+	}
+	r.apply(flip(0))
+	var answered atomic.Int64
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				a, err := r.modern("a", "echo", `{}`)
+				if err != nil || !strings.Contains(a.body, `"result"`) {
+					t.Errorf("%+v, %v", a, err)
+					return
+				}
+				answered.Add(1)
+			}
+		})
+		wg.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				a, err := r.post("/mcp/a", "", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"rig","version":"1"}}}`)
+				if err != nil || a.status != 200 {
+					t.Errorf("%+v, %v", a, err)
+					return
+				}
+				answered.Add(1)
+			}
+		})
+	}
+	for n := range 40 {
+		r.apply(flip(n))
+		time.Sleep(10 * time.Millisecond)
+	}
+	close(done)
+	wg.Wait()
+	if answered.Load() < 100 {
+		t.Errorf("only %d answers", answered.Load())
+	}
+}
+
+// TestCloseWhileOpening: a Close that meets a session being opened does not
+// wait for a server that never says anything.
+func TestCloseWhileOpening(t *testing.T) {
+	r := newRig(t, nil)
+	r.apply(Definition{Server: config.New("mute", config.Policy{}), Serve: func(ctx context.Context, in io.Reader, _ io.Writer) error {
+		_, err := io.Copy(io.Discard, in)
+		return err
+	}})
+	got := async(func() (answer, error) { return r.modern("mute", "echo", `{}`) })
+	time.Sleep(50 * time.Millisecond)
+	start := time.Now()
+	r.close(belay.Cancellation{Cause: belay.CauseShutdown})
+	if took := time.Since(start); took > 3*time.Second {
+		t.Errorf("Close took %v", took)
+	}
+	if a := r.wait(got, time.Second); a.status < 500 {
+		t.Errorf("%+v", a)
+	}
+}

@@ -1,0 +1,242 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/internal/config"
+	"github.com/belayhq/belay/internal/faketool"
+	"github.com/belayhq/belay/proc"
+)
+
+func TestMain(m *testing.M) {
+	proc.Main() // never returns in a guardian
+	faketool.MaybeRun()
+	goleak.VerifyTestMain(m)
+}
+
+// rig is a hub with a web server in front and fake tools behind.
+type rig struct {
+	t      *testing.T
+	hub    *Hub
+	tree   *belay.Tree
+	web    *httptest.Server
+	client *http.Client
+	wit    *faketool.Witness
+	logs   *logBuffer
+}
+
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+func newRig(t *testing.T, change func(*Options)) *rig {
+	t.Helper()
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{
+		t: t, tree: belay.NewTree(belay.Options{}), logs: &logBuffer{},
+		wit:    faketool.NewWitness(filepath.Join(t.TempDir(), "witness")),
+		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}},
+	}
+	o := Options{Tree: r.tree, Owner: "tester", Version: "test", Stderr: null, Log: slog.New(slog.NewTextHandler(r.logs, nil))}
+	if change != nil {
+		change(&o)
+	}
+	r.hub = New(o)
+	r.web = httptest.NewServer(r.hub)
+	t.Cleanup(func() {
+		r.close(belay.Cancellation{Cause: belay.CauseShutdown})
+		r.client.CloseIdleConnections()
+		r.web.Close()
+		ctx, end := context.WithTimeout(context.Background(), 10*time.Second)
+		defer end()
+		if err := r.tree.Close(ctx); err != nil {
+			t.Errorf("runs are left: %v", err)
+		}
+		null.Close()
+		if t.Failed() {
+			t.Log(r.logs.String())
+		}
+	})
+	return r
+}
+
+func (r *rig) close(c belay.Cancellation) {
+	r.t.Helper()
+	ctx, end := context.WithTimeout(context.Background(), 10*time.Second)
+	defer end()
+	if err := r.hub.Close(ctx, c); err != nil {
+		r.t.Errorf("Close: %v", err)
+	}
+}
+
+// fake defines a server of fake tools that writes into the rig's witness.
+func (r *rig) fake(name string, flags ...string) Definition {
+	s := config.New(name, config.Policy{})
+	s.Command = faketool.Command(append([]string{"server", "-witness", r.wit.Path, "-name", name}, flags...)...)
+	s.Grace, s.KillAfter = config.Some(200*time.Millisecond), config.Some(300*time.Millisecond)
+	return Definition{Server: s}
+}
+
+// apply fails the test if the definitions are refused.
+func (r *rig) apply(defs ...Definition) Changes {
+	r.t.Helper()
+	c, err := r.hub.Apply(defs)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return c
+}
+
+// answer is what came back for one POST.
+type answer struct {
+	status  int
+	session string
+	body    string
+}
+
+// post sends one message and reads the whole response.
+func (r *rig) post(path, session, body string, headers ...string) (answer, error) {
+	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, r.web.URL+path, strings.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json, text/event-stream")
+	if session != "" {
+		req.Header.Set("Mcp-Session-Id", session)
+		req.Header.Set("Mcp-Protocol-Version", "2025-11-25")
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		req.Header.Set(name, value)
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return answer{resp.StatusCode, resp.Header.Get("Mcp-Session-Id"), string(text)}, err
+}
+
+func (r *rig) must(a answer, err error) answer {
+	r.t.Helper()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return a
+}
+
+// begin opens a legacy session.
+func (r *rig) begin(name string) string {
+	r.t.Helper()
+	a := r.must(r.post(Path(name), "", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"rig","version":"1"}}}`))
+	if a.status != 200 || a.session == "" {
+		r.t.Fatalf("initialize: %+v", a)
+	}
+	if n := r.must(r.post(Path(name), a.session, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)); n.status != 202 {
+		r.t.Fatalf("initialized: %+v", n)
+	}
+	return a.session
+}
+
+// call is a tools/call of a legacy session.
+func call(id int, tool, args string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, id, tool, args)
+}
+
+// modern sends a tools/call of the 2026-07-28 revision.
+func (r *rig) modern(name, tool, args string) (answer, error) {
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":0,"method":"tools/call","params":{"name":%q,"arguments":%s,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"rig","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`, tool, args)
+	return r.post(Path(name), "", body, "Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: tools/call", "Mcp-Name: "+tool)
+}
+
+// async runs something whose answer is wanted later.
+func async(f func() (answer, error)) <-chan answer {
+	got := make(chan answer, 1)
+	go func() {
+		a, err := f()
+		if err != nil {
+			a.body += err.Error()
+		}
+		got <- a
+	}()
+	return got
+}
+
+func (r *rig) wait(got <-chan answer, within time.Duration) answer {
+	r.t.Helper()
+	select {
+	case a := <-got:
+		return a
+	case <-time.After(within):
+		r.t.Fatalf("no answer within %v\n%s", within, r.logs)
+		return answer{}
+	}
+}
+
+// event waits for a line in the witness.
+func (r *rig) event(key, name string) faketool.Event {
+	r.t.Helper()
+	e, err := r.wit.WaitFor(key, name, 10*time.Second)
+	if err != nil {
+		r.t.Fatalf("%v\n%s", err, r.logs)
+	}
+	return e
+}
+
+// health reads /healthz.
+func (r *rig) health() (h Health) {
+	r.t.Helper()
+	resp, err := r.client.Get(r.web.URL + "/healthz")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(&h); err != nil {
+		r.t.Fatal(err)
+	}
+	return h
+}
+
+func (r *rig) eventually(what string, ok func() bool) {
+	r.t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if ok() {
+			return
+		}
+	}
+	r.t.Fatalf("never: %s\n%s", what, r.logs)
+}
