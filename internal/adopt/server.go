@@ -92,11 +92,27 @@ func (p *Plan) stdio(d *document, obj *hujson.Object, l *launch, s *Server) []ed
 		s.Why = "it is Belay itself"
 		return nil
 	}
-	if s.Why = o.left(obj, s.Name); s.Why != "" {
+	if s.Why = or(o.left(obj, s.Name), o.onlyEditors(l, s.Name)); s.Why != "" {
 		return nil
 	}
 	s.Action = Wrap
 	return d.wrap(l, o.Belay, s.Name)
+}
+
+// onlyEditors says what in the command only the editor, or its shell, would
+// understand; belay wrap starts a program, it reads no command lines.
+func (o *Options) onlyEditors(l *launch, server string) string {
+	if o.named(server) {
+		return ""
+	}
+	first, _, more := strings.Cut(strings.TrimSpace(l.argv[0]), " ")
+	switch {
+	case strings.HasPrefix(first, "~"):
+		return "its command begins with ~, which only the editor may understand (--only NAME adopts it all the same)"
+	case more && !strings.ContainsAny(first, `/\$%`):
+		return "its command is a whole line, which only the editor's shell may understand; move the words into its args"
+	}
+	return ""
 }
 
 // wrappedInside finds a `belay wrap` behind wrappers: cmd /c, env, a shell.
