@@ -14,19 +14,22 @@ const (
 )
 
 // takes says what a caller accepts.
-type takes struct{ json, stream bool }
+type takes struct {
+	json, stream bool
+	eager        bool // it named the event stream first
+}
 
 // accepts reads the Accept header. A caller has to name both forms; one that
 // names only one gets that one, and one without the header takes everything.
 func accepts(r *http.Request) takes {
 	values := r.Header["Accept"]
 	if len(values) == 0 {
-		return takes{true, true}
+		return takes{json: true, stream: true}
 	}
 	var t takes
 	for _, value := range values {
 		if value == "application/json, text/event-stream" { // what nearly all send
-			return takes{true, true}
+			return takes{json: true, stream: true}
 		}
 		for part := range strings.SplitSeq(value, ",") {
 			t.add(part)
@@ -46,7 +49,7 @@ func (t *takes) add(part string) {
 	case typeJSON, "application/*":
 		t.json = true
 	case typeStream, "text/*":
-		t.stream = true
+		t.stream, t.eager = true, !t.json
 	}
 }
 

@@ -49,8 +49,9 @@ type Config struct {
 	Disconnect  Policy
 	CancelAfter time.Duration
 
-	// Supported are the protocol versions that are named to a caller who asks for
-	// another one; nil: [mcp.Revision26] and all before it.
+	// Supported are the protocol versions that are named to a modern caller who
+	// asks for another one; nil: [mcp.Revision26] alone. The server may speak
+	// others as well, but must not be promised to.
 	Supported []string
 
 	ResumeFor   time.Duration // how long a stream can be resumed; 0: 5 min
@@ -78,7 +79,7 @@ func (c Config) withDefaults() Config {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	if c.Supported == nil {
-		c.Supported = []string{mcp.Revision26, revision25c, revision25b, revision25a, revision24}
+		c.Supported = []string{mcp.Revision26}
 	}
 	def(&c.ResumeFor, 5*time.Minute)
 	def(&c.CancelAfter, 30*time.Second)

@@ -69,13 +69,17 @@ func oneLine(b []byte) {
 	}
 }
 
+// retryAfter is the time, in milliseconds, after which a client should come
+// back to a stream that broke.
+const retryAfter = "1000"
+
 // appendPriming appends the event without data that gives a client an id to
 // resume from before anything was said. Clients before 2025-11-25 would try to
 // read its data as a message (MCP-34).
 func appendPriming(dst []byte, stream uint64) []byte {
 	dst = append(dst, "id: "...)
 	dst = eventID{stream, 0}.append(dst)
-	return append(dst, "\ndata: \n\n"...)
+	return append(dst, "\nretry: "+retryAfter+"\ndata: \n\n"...)
 }
 
 // comment is what goes out on a quiet stream: nothing to a client, but a write

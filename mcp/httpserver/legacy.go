@@ -75,6 +75,12 @@ func (h *Handler) legacyCall(w http.ResponseWriter, r *http.Request, s *session,
 	st := s.stream(what, accept, 1)
 	st.id = in.m.ID
 	p := pump{h: h, w: w, r: r, s: st, reader: st.attach(false, 0), session: announce}
+	if accept.eager && what.priming && !what.opens {
+		// Whoever prefers a stream gets it, and with it an id to come back with,
+		// before anything was said. A session's id needs the answer first.
+		st.committed, p.eager = true, true
+		p.prime()
+	}
 	s.add(st)
 	s.be.Deliver(mcp.Arrival{Message: &in.m, To: st, Exchange: st.number})
 	in.release()

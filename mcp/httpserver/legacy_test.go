@@ -141,6 +141,10 @@ func TestFormsOfAnswers(t *testing.T) {
 	if list, _ = events(got.body); got.header.Get("Content-Type") != "text/event-stream" || len(list) != 1 {
 		t.Errorf("stream only: %+v", got)
 	}
+	got = r.post(call("1", "now"), id, current, "Accept: text/event-stream, application/json")
+	if list, _ = events(got.body); len(list) != 2 || list[0].data != "" || !strings.Contains(got.body, "retry: ") {
+		t.Errorf("stream first: %+v", got)
+	}
 	for accept, want := range map[string]int{"text/html": 406, "application/json;q=0": 406, "*/*": 200, "": 200, "APPLICATION/*": 200} {
 		if got := r.post(call("1", "now"), id, "Accept: "+accept); got.status != want {
 			t.Errorf("Accept %q: %+v", accept, got)

@@ -55,6 +55,10 @@ func (h *Handler) checkModern(r *http.Request, m *mcp.Message, batch bool) *fail
 	if f := h.checkVersion(r, m); f != nil {
 		return f
 	}
+	if m.Method == mcp.MethodInitialize {
+		// A server of both eras would take it for the other one's handshake.
+		return fail(http.StatusNotFound, mcp.CodeMethodNotFound, m.ID, "there is no initialize in this revision")
+	}
 	return checkHeaders(r, m)
 }
 

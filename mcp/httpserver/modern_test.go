@@ -63,6 +63,8 @@ func TestModernHeadersAreChecked(t *testing.T) {
 		"response":                {`{"jsonrpc":"2.0","id":7,"result":{}}`, headers, 400, -32600},
 		"batch":                   {"[" + good + "]", headers, 400, -32600},
 		"no JSON":                 {good[:40], headers, 400, -32700},
+		"initialize":              {modernBody("7", "initialize", ""), []string{v, "Mcp-Method: initialize"}, 404, -32601},
+		"unserved, no date":       {strings.ReplaceAll(good, "2026-07-28", "v999.0.0"), []string{"MCP-Protocol-Version: v999.0.0", m, n}, 400, -32022},
 		"unknown method":          {modernBody("7", "unknown", ""), []string{v, "Mcp-Method: unknown"}, 404, -32601},
 	} {
 		t.Run(name, func(t *testing.T) {
