@@ -65,6 +65,9 @@ func check(defs []Definition) error {
 		case ways != 1:
 			return fmt.Errorf("%w: server %q needs one of command, url and a function, and has %d", ErrDefinition, d.Name, ways)
 		}
+		if err := d.checkHooks(); err != nil {
+			return fmt.Errorf("%w: server %q: %w", ErrDefinition, d.Name, err)
+		}
 		names[d.Name] = true
 	}
 	return nil
@@ -75,12 +78,12 @@ func (d *Definition) gateway(o *Options) gateway.Config {
 	c := gateway.Config{
 		Name: d.Name, Command: d.Command, Dir: d.Dir, Stderr: o.Stderr,
 		URL: d.URL, Serve: d.Serve,
-		Policy:       policyOf(d.ToolPolicy),
+		Policy:       policyOf(d.ToolPolicy, d.Dir),
 		Isolation:    gateway.Isolation(d.Isolation.Value),
 		Drain:        d.Drain.Value,
 		MaxProcesses: d.MaxProcesses.Value,
 		RestartSafe:  d.restartSafe(o.Facts),
-		Facts:        o.Facts, Cgroup: o.Cgroup,
+		Facts:        d.factsFor(o), Cgroup: o.Cgroup,
 		Tree: o.Tree, Parent: o.Parent, Owner: o.Owner, Labels: d.Labels,
 		Log: o.Log, Idle: o.Idle, Ticket: o.Ticket,
 	}
@@ -105,7 +108,7 @@ func (d *Definition) gateway(o *Options) gateway.Config {
 	if len(d.Tools) > 0 {
 		c.Tools = make(map[string]gateway.Policy, len(d.Tools))
 		for name, p := range d.Tools {
-			c.Tools[name] = policyOf(p)
+			c.Tools[name] = policyOf(p, d.Dir)
 		}
 	}
 	return c
@@ -115,13 +118,14 @@ func (d *Definition) gateway(o *Options) gateway.Config {
 // clean up (DESIGN 11, 7).
 const slowKill = 10 * time.Second
 
-func policyOf(p config.ToolPolicy) gateway.Policy {
+func policyOf(p config.ToolPolicy, dir string) gateway.Policy {
 	g := gateway.Policy{
 		Enforce:  gateway.Enforce(p.Enforce.Value),
 		Ladder:   belay.Ladder{Grace: p.Grace.Value, KillAfter: p.KillAfter.Value},
 		Deadline: p.Deadline.Value,
 		Observe:  p.Observe.Value,
 		Overlap:  gateway.Overlap(p.Overlap.Value),
+		Stop:     hooksOf(p.Stop, dir),
 	}
 	if p.Cleanup.Value == "slow" {
 		g.Ladder.KillAfter = max(g.Ladder.KillAfter, slowKill)

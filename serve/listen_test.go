@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -43,6 +44,8 @@ func TestListen(t *testing.T) {
 		l.Close()
 	}
 }
+
+var discard = slog.New(slog.DiscardHandler)
 
 func waitDead(pids []int) []int { return faketool.WaitDead(pids, 5*time.Second) }
 

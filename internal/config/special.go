@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/url"
+	"path"
 	"reflect"
 	"slices"
 	"strings"
@@ -80,7 +81,7 @@ func (h *Hook) decode(d *decoder, at spot, f field) {
 func (r *SpareRule) decode(d *decoder, at spot, f field) {
 	before := len(d.problems)
 	d.fields(reflect.ValueOf(r).Elem(), at, f)
-	if len(d.problems) == before && r.Comm == "" {
+	if _, err := path.Match(r.Comm, ""); len(d.problems) == before && (r.Comm == "" || err != nil) {
 		d.fail(at, `a spare rule needs comm, a program's name or a pattern such as "chrom*"`)
 	}
 }
