@@ -2,6 +2,7 @@ package adopt
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -202,6 +203,14 @@ func TestUserData(t *testing.T) {
 	p := must(t, o, false, []byte(`{"agents": {"tools": {"x": {"command": "y", "disabled": true}}}}`))
 	if p.Changes() != 1 || p.Forms[0] != "Mine" {
 		t.Errorf("%s", describe(p.Servers))
+	}
+	nested := []byte(`{"mcpServers": {"x": {"command": {"command": "y"}}}}`)
+	if e, err = load("forms: [{name: Nested, at: [mcpServers, x]}]"); err != nil {
+		t.Fatal(err)
+	}
+	o.Editors = e
+	if _, err := rewrite(*o, false, nested); !errors.Is(err, ErrShape) || !strings.Contains(err.Error(), "two forms") {
+		t.Errorf("a form inside another: %v", err)
 	}
 	for text, want := range map[string]string{
 		"forms:\n  - {nam: x}\n":                  ":2:",

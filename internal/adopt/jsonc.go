@@ -194,17 +194,22 @@ type edit struct {
 	text     string
 }
 
-// apply returns the whole file with edits made. They must not overlap.
-func (d *document) apply(edits []edit) []byte {
+// apply returns the whole file with edits made; false if two of them touch the
+// same text, which only data of a user's with a form inside another can bring
+// about.
+func (d *document) apply(edits []edit) ([]byte, bool) {
 	edits = slices.Clone(edits)
 	slices.SortStableFunc(edits, func(a, b edit) int { return a.from - b.from })
 	out := slices.Clone(d.mark)
-	at := 0
+	at, last := 0, -1
 	for _, e := range edits {
+		if e.from < at || e.from == last {
+			return nil, false
+		}
 		out = append(append(out, d.body[at:e.from]...), e.text...)
-		at = e.to
+		at, last = e.to, e.from
 	}
-	return append(out, d.body[at:]...)
+	return append(out, d.body[at:]...), true
 }
 
 // lead is the white space that a new line begins with when what follows it

@@ -175,7 +175,9 @@ func (p *Plan) read(d *document) error {
 	if len(seen) == 0 {
 		return ErrNoServers
 	}
-	p.after = d.apply(edits)
+	if p.after, ok = d.apply(edits); !ok {
+		return fmt.Errorf("%w: two forms lead to the same server", ErrShape)
+	}
 	return p.checked()
 }
 

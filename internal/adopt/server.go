@@ -1,8 +1,12 @@
 package adopt
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -85,7 +89,7 @@ func (p *Plan) stdio(d *document, obj *hujson.Object, l *launch, s *Server) []ed
 	case under || wrappedInside(l.argv):
 		s.Action, s.Why = Keep, "it runs under belay wrap already"
 		if under && l.argv[0] != o.Belay {
-			s.Why += " (" + l.argv[0] + ")"
+			s.Why += " (" + l.argv[0] + gone(l.argv[0]) + ")"
 		}
 		return nil
 	case isBelay(l.argv[0], o.Belay):
@@ -97,6 +101,14 @@ func (p *Plan) stdio(d *document, obj *hujson.Object, l *launch, s *Server) []ed
 	}
 	s.Action = Wrap
 	return d.wrap(l, o.Belay, s.Name)
+}
+
+// gone warns of an entry that cannot start any more.
+func gone(program string) string {
+	if _, err := os.Stat(program); filepath.IsAbs(program) && errors.Is(err, fs.ErrNotExist) {
+		return ", which is not there any more: undo it and adopt it again"
+	}
+	return ""
 }
 
 // onlyEditors says what in the command only the editor, or its shell, would
