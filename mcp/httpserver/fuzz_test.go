@@ -3,11 +3,13 @@ package httpserver
 import (
 	"bytes"
 	"encoding/base64"
+	"net/http"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/belayhq/belay/jsonrpc"
+	"github.com/belayhq/belay/mcp"
 )
 
 // MCP-59: whatever a header says, decoding gives UTF-8 text or a refusal for
@@ -96,6 +98,31 @@ func FuzzEvent(f *testing.F) {
 		}
 		if text := strings.TrimPrefix(lines[want-1], "data: "); len(text) != len(frame) {
 			t.Fatalf("%q became %q", frame, text)
+		}
+	})
+}
+
+// Whatever a server lists as its tools, learning from it and checking against
+// it neither panics nor keeps more than the bounds.
+func FuzzCatalog(f *testing.F) {
+	f.Add(annotated, `{"region":"eu"}`)
+	f.Add(`{"tools":[{"name":"now","inputSchema":{"properties":{"a":{"x-mcp-header":1}}}},3,{"name":[]}]}`, `[]`)
+	f.Fuzz(func(t *testing.T, result, args string) {
+		list := []byte(`{"jsonrpc":"2.0","id":1,"result":` + result + `}`)
+		call := []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"now","arguments":` + args + `}}`)
+		var m mcp.Message
+		if m.Read(list) != nil || m.Read(call) != nil {
+			return
+		}
+		var c catalog
+		c.learn("ana", list)
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil)
+		r.Header.Set("Mcp-Param-Region", "eu")
+		_ = c.check(r, "ana", &m)
+		for key, b := range c.tools {
+			if len(b) > maxBindings {
+				t.Fatalf("%d bindings of %v", len(b), key)
+			}
 		}
 	})
 }

@@ -20,6 +20,7 @@ var errClosing = errors.New("Belay is shutting down")
 type Handler struct {
 	cfg       Config
 	exchanges atomic.Uint64 // numbers given out
+	catalog   catalog
 	closing   chan struct{} // closed when Close begins
 	stop      atomic.Pointer[belay.Cancellation]
 

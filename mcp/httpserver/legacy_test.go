@@ -62,15 +62,18 @@ func TestLegacyVersionHeader(t *testing.T) {
 	}
 }
 
+// who takes everybody's word for it; the empty word is nobody's.
+func who(r *http.Request) (string, error) {
+	if values := r.Header.Values("X-Who"); len(values) > 0 {
+		return values[0], nil
+	}
+	return "", http.ErrNoCookie
+}
+
 // MCP-G12: a session belongs to its principal.
 func TestSessionsBelongToPrincipals(t *testing.T) {
-	r := newRig(t, Config{Principal: func(r *http.Request) (string, error) {
-		if who := r.Header.Get("X-Who"); who != "" {
-			return who, nil
-		}
-		return "", http.ErrNoCookie
-	}})
-	if got := r.post(call("1", "now")); got.status != 401 || got.header.Get("WWW-Authenticate") == "" {
+	r := newRig(t, Config{Principal: who})
+	if got := r.post(call("1", "now"), "X-Who: "); got.status != 401 || got.header.Get("WWW-Authenticate") == "" {
 		t.Errorf("nobody: %+v", got)
 	}
 	id := r.start("2025-06-18", "X-Who: ana")

@@ -15,6 +15,9 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, who Caller
 	f := h.checkModern(r, m, batch)
 	var be Session
 	var list []mcp.HeaderParam
+	if f == nil && h.cfg.CheckParams && m.Method == mcp.MethodCallTool {
+		f = h.catalog.check(r, who.Principal, m)
+	}
 	if f == nil {
 		var ok bool
 		if list, ok = params(r); !ok {
@@ -70,7 +73,11 @@ func (h *Handler) modernCall(w http.ResponseWriter, r *http.Request, who Caller,
 	s.id = in.m.ID
 	s.committed = !accept.json
 	p := pump{h: h, w: w, r: r, s: s, reader: s.attach(false, 0)}
-	be.Deliver(mcp.Arrival{Message: &in.m, To: s, Exchange: number, ByExchange: true, Params: list})
+	var to mcp.Outlet = s
+	if h.cfg.CheckParams && in.m.Method == mcp.MethodListTools {
+		to = &lister{s, &h.catalog, who.Principal}
+	}
+	be.Deliver(mcp.Arrival{Message: &in.m, To: to, Exchange: number, ByExchange: true, Params: list})
 	in.release()
 
 	end := p.run(be.Ended(), func() {
