@@ -88,6 +88,18 @@ var Table = []Row{
 		"files become servers; places in YAML and JSON are what its messages are about",
 	},
 	{
+		"stopack", 2,
+		nil,
+		[]string{"github.com/modelcontextprotocol/go-sdk"},
+		"for authors of servers: the official SDK says when a handler has returned; needs nothing of Belay",
+	},
+	{
+		"internal/builtin", 3,
+		[]string{"stopack"},
+		[]string{"github.com/modelcontextprotocol/go-sdk"},
+		"Belay's own demonstration tools, served by the official SDK",
+	},
+	{
 		"hook", 2,
 		[]string{".", "jsonrpc", "proc"},
 		nil,
