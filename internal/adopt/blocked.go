@@ -36,8 +36,8 @@ var errGitSlow = errors.New("git took too long")
 // tracked says why a file in a git work tree is left alone: other people share
 // what is tracked, and the path of this machine's Belay is nothing for them.
 // Where git cannot be asked the file counts as tracked.
-func tracked(ctx context.Context, real string) string {
-	if !inWorkTree(filepath.Dir(real)) {
+func tracked(ctx context.Context, target string) string {
+	if !inWorkTree(filepath.Dir(target)) {
 		return ""
 	}
 	ctx, end := context.WithTimeoutCause(ctx, gitLimit, errGitSlow)
@@ -45,8 +45,8 @@ func tracked(ctx context.Context, real string) string {
 	// What a repository's own configuration would run stays off: its owner
 	// need not be this user.
 	cmd := exec.CommandContext(ctx, "git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath="+os.DevNull,
-		"ls-files", "--error-unmatch", "--", filepath.Base(real))
-	cmd.Dir = filepath.Dir(real)
+		"ls-files", "--error-unmatch", "--", filepath.Base(target))
+	cmd.Dir = filepath.Dir(target)
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GIT_") })
 	cmd.Env = append(cmd.Env, "GIT_OPTIONAL_LOCKS=0", "LC_ALL=C")
 	err := cmd.Run()

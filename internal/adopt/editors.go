@@ -89,11 +89,10 @@ func Load(getenv func(string) string) (*Editors, error) {
 	}
 	path, named := getenv(PathVariable), true
 	if path == "" {
-		dir, err := os.UserConfigDir()
-		if err != nil {
-			return own, nil
-		}
-		path, named = filepath.Join(dir, "belay", "editors.yaml"), false
+		path, named = usersFile(), false
+	}
+	if path == "" {
+		return own, nil
 	}
 	text, err := readAll(path, maxData)
 	switch {
@@ -107,6 +106,16 @@ func Load(getenv func(string) string) (*Editors, error) {
 		return own, fmt.Errorf("%w, only the built-in ones hold: %w", ErrBadData, err)
 	}
 	return user.before(own), nil
+}
+
+// usersFile is where the user's file is looked for; empty on a system that has
+// no folder for such files.
+func usersFile() string {
+	dir, err := os.UserConfigDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "belay", "editors.yaml")
 }
 
 func (e *Editors) before(own *Editors) *Editors {

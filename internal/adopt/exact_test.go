@@ -19,7 +19,8 @@ import (
 // from the beginning is taken out first.
 func exact(t interface {
 	Fatalf(format string, args ...any)
-}, o *Options, text []byte) {
+}, o *Options, text []byte,
+) {
 	for range 20 {
 		p, err := rewrite(*o, true, text)
 		if err != nil {

@@ -60,15 +60,15 @@ func alone(t *testing.T, path string) {
 func TestCommit(t *testing.T) {
 	o := options(t)
 	dir := t.TempDir()
-	real := write(t, filepath.Join(dir, "real", "mcp.json"), simple)
-	if err := os.Chmod(real, 0o640); err != nil {
+	target := write(t, filepath.Join(dir, "real", "mcp.json"), simple)
+	if err := os.Chmod(target, 0o640); err != nil {
 		t.Fatal(err)
 	}
 	gid := os.Getgid()
 	if os.Geteuid() == 0 {
 		gid = 12345
 	}
-	if err := os.Chown(real, -1, gid); err != nil {
+	if err := os.Chown(target, -1, gid); err != nil {
 		t.Fatal(err)
 	}
 	link := filepath.Join(dir, "link.json")
@@ -76,27 +76,27 @@ func TestCommit(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := open(t, link, o)
-	if !strings.Contains(string(p.Diff()), "+"+strings.TrimSpace(string(p.After()))) || read(t, real) != simple {
+	if !strings.Contains(string(p.Diff()), "+"+strings.TrimSpace(string(p.After()))) || read(t, target) != simple {
 		t.Errorf("a plan has changed something, or its diff is wrong:\n%s", p.Diff())
 	}
 	if _, err := p.Commit(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	if read(t, real) != string(p.After()) {
-		t.Errorf("not what was planned:\n%s", read(t, real))
+	if read(t, target) != string(p.After()) {
+		t.Errorf("not what was planned:\n%s", read(t, target))
 	}
 	info, err := os.Lstat(link)
 	if err != nil || info.Mode()&fs.ModeSymlink == 0 {
 		t.Errorf("the link is gone: %v, %v", info, err)
 	}
-	info, err = os.Stat(real)
+	info, err = os.Stat(target)
 	if err != nil || info.Mode() != 0o640 || int(info.Sys().(*syscall.Stat_t).Gid) != gid {
 		t.Errorf("mode or owner is not kept: %v, %v", info, err)
 	}
-	alone(t, real)
+	alone(t, target)
 	o.Undo = true
-	if _, err := open(t, link, o).Commit(context.Background()); err != nil || read(t, real) != simple {
-		t.Errorf("%v, undone to\n%s", err, read(t, real))
+	if _, err := open(t, link, o).Commit(context.Background()); err != nil || read(t, target) != simple {
+		t.Errorf("%v, undone to\n%s", err, read(t, target))
 	}
 }
 
@@ -237,10 +237,10 @@ func TestLeftAlone(t *testing.T) {
 			return f, "another user (uid 12345)"
 		}
 	}
-	for name, make := range cases {
+	for name, prepare := range cases {
 		t.Run(name, func(t *testing.T) {
 			o := options(t)
-			file, want := make(t)
+			file, want := prepare(t)
 			before, _ := os.Stat(file)
 			p := open(t, file, o)
 			if !strings.Contains(p.Blocked, want) {

@@ -158,8 +158,10 @@ func TestFind(t *testing.T) {
 		}
 	}
 	want := []Place{
-		{"Claude Code", dir + "/.mcp.json"}, {"Cursor", o.Host.Home + "/.cursor/mcp.json"},
-		{"VS Code", o.Host.Home + "/.config/Code/User/profiles/abc/mcp.json"}, {"VS Code", dir + "/.vscode/mcp.json"},
+		{"Claude Code", dir + "/.mcp.json"},
+		{"Cursor", o.Host.Home + "/.cursor/mcp.json"},
+		{"VS Code", o.Host.Home + "/.config/Code/User/profiles/abc/mcp.json"},
+		{"VS Code", dir + "/.vscode/mcp.json"},
 	}
 	got := o.Editors.Find(o.Host)
 	if d := cmp.Diff(want, got); d != "" {

@@ -174,7 +174,10 @@ func (d *document) distinct(obj *hujson.Object) error {
 	return nil
 }
 
-func name(m *hujson.ObjectMember) string { return m.Name.Value.(hujson.Literal).String() }
+func name(m *hujson.ObjectMember) string {
+	s, _ := text(m.Name) // the parser lets nothing else be a name
+	return s
+}
 
 // text is a string's value; false for anything else.
 func text(v hujson.Value) (string, bool) {

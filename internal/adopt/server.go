@@ -106,7 +106,7 @@ func (p *Plan) stdio(d *document, obj *hujson.Object, l *launch, s *Server) []ed
 // gone warns of an entry that cannot start any more.
 func gone(program string) string {
 	if _, err := os.Stat(program); filepath.IsAbs(program) && errors.Is(err, fs.ErrNotExist) {
-		return ", which is not there any more: undo it and adopt it again"
+		return ", which is not there"
 	}
 	return ""
 }

@@ -22,14 +22,14 @@ type snapshot struct {
 
 // take reads the file behind a path. Errors name the path.
 func take(path string) (snapshot, error) {
-	real, err := filepath.EvalSymlinks(path)
+	target, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return snapshot{}, pathError(path, err)
 	}
-	if real, err = filepath.Abs(real); err != nil {
+	if target, err = filepath.Abs(target); err != nil {
 		return snapshot{}, pathError(path, err)
 	}
-	info, err := os.Stat(real) // before opening: a named pipe would wait for a writer
+	info, err := os.Stat(target) // before opening: a named pipe would wait for a writer
 	if err != nil {
 		return snapshot{}, pathError(path, err)
 	}
@@ -39,17 +39,16 @@ func take(path string) (snapshot, error) {
 	case !info.Mode().IsRegular():
 		return snapshot{}, fmt.Errorf("%s: %w: it is not a regular file", path, ErrFile)
 	}
-	text, err := readAll(real, maxFile)
+	text, err := readAll(target, maxFile)
 	if err != nil {
 		return snapshot{}, pathError(path, err)
 	}
-	return snapshot{real: real, text: text, info: info}, nil
+	return snapshot{real: target, text: text, info: info}, nil
 }
 
 // pathError puts the path that was asked for before what is wrong with it.
 func pathError(path string, err error) error {
-	var inner *fs.PathError
-	if errors.As(err, &inner) {
+	if inner, ok := errors.AsType[*fs.PathError](err); ok {
 		err = inner.Err
 	}
 	return fmt.Errorf("%s: %w", path, err)

@@ -187,7 +187,7 @@ func (a *adopting) file(ctx context.Context, path string) {
 		}
 		if !reflect.DeepEqual(done.Servers, plan.Servers) {
 			r.fill(done)
-			a.say("The file was changed by somebody meanwhile; this is what was done:")
+			a.sayf("The file was changed by somebody meanwhile; this is what was done:")
 			a.show(&r)
 		}
 		r.Changed = done.Blocked == "" && done.Changes() > 0

@@ -13,8 +13,8 @@ import (
 	"github.com/belayhq/belay/internal/peers"
 )
 
-// say prints one line for people.
-func (a *adopting) say(format string, args ...any) {
+// sayf prints one line for people.
+func (a *adopting) sayf(format string, args ...any) {
 	if !a.JSON {
 		fmt.Fprintln(a.env.Stdout, oneLine(fmt.Sprintf(format, args...)))
 	}
@@ -26,7 +26,7 @@ func (a *adopting) show(r *fileResult) {
 		return
 	}
 	if a.shown {
-		a.say("")
+		a.sayf("")
 	}
 	a.shown = true
 	head := r.File
@@ -38,7 +38,7 @@ func (a *adopting) show(r *fileResult) {
 		fmt.Fprintln(a.env.Stdout, a.st.paint(warn, oneLine("left alone: "+r.Blocked+" (--force does it all the same)")))
 	}
 	if len(r.Servers) == 0 {
-		a.say("no servers")
+		a.sayf("no servers")
 		return
 	}
 	t := table{columns: []column{{head: "SERVER"}, {head: "IN"}, {head: "DO"}, {head: "IS"}, {head: "PROGRAM", min: 12}, {head: "WHY"}}}
@@ -125,11 +125,11 @@ func (a *adopting) sayDone(r *fileResult) {
 	}
 	switch {
 	case r.Changed && a.Undo:
-		a.say("%s: as before", count(n, "server"))
+		a.sayf("%s: as before", count(n, "server"))
 	case r.Changed:
-		a.say("%s: under Belay. Undo it with: belay adopt --undo %s", count(n, "server"), shellWord(r.File))
+		a.sayf("%s: under Belay. Undo it with: belay adopt --undo %s", count(n, "server"), shellWord(r.File))
 	case r.Blocked == "" && n == 0 && kept > 0:
-		a.say("nothing left to do")
+		a.sayf("nothing left to do")
 	}
 }
 
@@ -215,8 +215,8 @@ func (a *adopting) sayNext() {
 	case a.listing && !a.DryRun && len(todo) > 0:
 		fmt.Fprintf(a.env.Stdout, "\nNothing was changed. Do it with: %s\n", oneLine(verb+strings.Join(todo, " ")))
 	case changed:
-		a.say("")
-		a.say("Editors see it when they start, or reload their MCP servers.")
+		a.sayf("")
+		a.sayf("Editors see it when they start, or reload their MCP servers.")
 	}
 }
 
