@@ -3,11 +3,14 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -113,4 +116,54 @@ func callServer(ts *testscript.TestScript, _ bool, args []string) {
 	if !slices.ContainsFunc(runs, func(i belay.Info) bool { return i.Kind == belay.KindSession && i.Name == args[1] }) {
 		ts.Fatalf("no session is named %s: %+v", args[1], runs)
 	}
+}
+
+// TestAdoptedAddress: an official client reaches belay serve by an address in
+// which the original stands, and does not send that.
+func TestAdoptedAddress(t *testing.T) {
+	ctx, end := context.WithTimeoutCause(t.Context(), 30*time.Second, context.DeadlineExceeded)
+	defer end()
+	server := mcp.NewServer(&mcp.Implementation{Name: "served", Version: "1"}, nil)
+	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil)
+	var asked sync.Map
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Store(r.RequestURI, true)
+		handler.ServeHTTP(w, r)
+	}))
+	defer front.Close()
+
+	file := filepath.Join(t.TempDir(), "mcp.json")
+	text := `{"mcpServers": {"docs": {"type": "http", "url": "http://localhost:1/original?a=b"}}}`
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, errs, code := newMachine(t).belay("adopt", "--remote", "--serve", front.URL, file); code != 0 {
+		t.Fatalf("exit code %d\n%s\n%s", code, out, errs)
+	}
+	adopted, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read struct {
+		Servers map[string]struct {
+			URL string `json:"url"`
+		} `json:"mcpServers"`
+	}
+	if err := json.Unmarshal(adopted, &read); err != nil {
+		t.Fatal(err)
+	}
+	session, err := mcp.NewClient(&mcp.Implementation{Name: "editor", Version: "1"}, nil).Connect(ctx,
+		&mcp.StreamableClientTransport{Endpoint: read.Servers["docs"].URL, MaxRetries: -1}, nil)
+	if err != nil {
+		t.Fatalf("%s: %v", adopted, err)
+	}
+	if err := session.Close(); err != nil {
+		t.Error(err)
+	}
+	asked.Range(func(path, _ any) bool {
+		if path != "/mcp/docs" {
+			t.Errorf("asked for %v", path)
+		}
+		return true
+	})
 }
