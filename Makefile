@@ -14,8 +14,8 @@ build: ## bin/belay for this machine
 	@mkdir -p bin
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BELAY) ./cmd/belay # no C library to load: half the start-up time
 
-run: build ## build Belay and run the demo (until there is a server to run)
-	$(BELAY) demo
+run: build ## build Belay and serve tools to try, over HTTP; says what to do next, ends with Ctrl-C
+	@$(BELAY) serve --demo-reference
 
 demo: build ## the demo: six scenes, each bare and then under Belay
 	$(BELAY) demo

@@ -14,6 +14,7 @@ import (
 	"github.com/belayhq/belay/gateway"
 	"github.com/belayhq/belay/internal/peers"
 	"github.com/belayhq/belay/mcp"
+	"github.com/belayhq/belay/mcp/httpserver"
 	"github.com/belayhq/belay/proc"
 )
 
@@ -50,6 +51,7 @@ type Hub struct {
 
 	mu      sync.RWMutex // guards the fields below
 	order   []string     // names, as they were defined
+	members []Member     // in that order; never changed, only replaced
 	current map[string]*endpoint
 	leaving map[string][]*endpoint // by name; each removes itself when it has left
 	closing bool
@@ -152,6 +154,10 @@ func (h *Hub) Apply(defs []Definition) (Changes, error) {
 		return Changes{}, fmt.Errorf("%w: the hub is being closed", belay.ErrClosed)
 	}
 	h.current, h.order = next, order
+	h.members = make([]Member, 0, len(order))
+	for _, name := range order {
+		h.members = append(h.members, Member{name, next[name]})
+	}
 	for _, e := range left {
 		h.leaving[e.def.Name] = append(h.leaving[e.def.Name], e)
 		h.wg.Go(func() { h.leave(e) })
@@ -169,6 +175,20 @@ func (h *Hub) leave(e *endpoint) {
 	if h.leaving[name] = rest; len(rest) == 0 {
 		delete(h.leaving, name)
 	}
+}
+
+// Member is one server of the hub, for whoever serves several as one.
+type Member struct {
+	Name    string
+	Backend httpserver.Backend // refuses new sessions once its definition is not served any more
+}
+
+// Members lists the servers as they are now, in their order. It is cheap; the
+// list must not be changed.
+func (h *Hub) Members() []Member {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.members
 }
 
 // Close stops everything with c, cause shutdown unless it says another, and

@@ -133,7 +133,7 @@ var Table = []Row{
 	},
 	{
 		"internal/cli", 5,
-		[]string{".", "proc", "supervise", "internal/peers", "internal/config", "mcp", "jsonrpc", "local", "gateway", "serve", "internal/adopt", "internal/demo", "internal/faketool"},
+		[]string{".", "proc", "supervise", "internal/peers", "internal/config", "mcp", "jsonrpc", "local", "gateway", "serve", "internal/adopt", "internal/builtin", "internal/demo", "internal/faketool"},
 		[]string{"github.com/alecthomas/kong", "github.com/fsnotify/fsnotify", "golang.org/x/sys"},
 		"the commands; kong reads the command line, x/sys knows the terminal's foreground group",
 	},

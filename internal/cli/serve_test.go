@@ -46,6 +46,7 @@ func TestServe(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"served": setServed,
 			"web":    askWeb,
+			"later":  askLater,
 			"signal": sendSignal,
 			"begin":  beginSession,
 			"health": waitHealth,
@@ -70,28 +71,52 @@ func setServed(ts *testscript.TestScript, _ bool, args []string) {
 
 // askWeb sends a request and keeps the answer: web FILE URL [BODY [SESSION]].
 func askWeb(ts *testscript.TestScript, _ bool, args []string) {
-	method, body := http.MethodGet, ""
-	if len(args) > 2 {
-		method, body = http.MethodPost, args[2]
-	}
-	req, err := http.NewRequest(method, args[1], strings.NewReader(body))
+	id, err := ask(ts.MkAbs(args[0]), args[1:])
 	ts.Check(err)
+	if id != "" {
+		ts.Setenv("SESSION", id)
+	}
+}
+
+// askLater is askWeb for an answer that takes its time: it is there once the
+// file is.
+func askLater(ts *testscript.TestScript, _ bool, args []string) {
+	file, done := ts.MkAbs(args[0]), make(chan error, 1)
+	go func() {
+		_, err := ask(file, args[1:])
+		done <- err
+	}()
+	ts.Defer(func() { <-done })
+}
+
+// ask sends a request to args[0] and writes the answer into a file. It returns
+// the session that the answer names.
+func ask(file string, args []string) (session string, err error) {
+	method, body := http.MethodGet, ""
+	if len(args) > 1 {
+		method, body = http.MethodPost, args[1]
+	}
+	req, err := http.NewRequest(method, args[0], strings.NewReader(body))
+	if err != nil {
+		return "", err
+	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json, text/event-stream")
-	if len(args) > 3 {
-		req.Header.Set("Mcp-Session-Id", args[3])
+	if len(args) > 2 {
+		req.Header.Set("Mcp-Session-Id", args[2])
 		req.Header.Set("Mcp-Protocol-Version", "2025-11-25")
 	}
 	req.Close = true
 	resp, err := http.DefaultClient.Do(req)
-	ts.Check(err)
+	if err != nil {
+		return "", err
+	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	ts.Check(err)
-	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(resp.Status+" "+string(text)), 0o600))
-	if id := resp.Header.Get("Mcp-Session-Id"); id != "" {
-		ts.Setenv("SESSION", id)
+	if err != nil {
+		return "", err
 	}
+	return resp.Header.Get("Mcp-Session-Id"), os.WriteFile(file, []byte(resp.Status+" "+string(text)), 0o600)
 }
 
 // beginSession opens a session and sets SESSION: begin URL.

@@ -5,8 +5,8 @@ import (
 	"os/exec"
 	"path"
 
+	"github.com/belayhq/belay/internal/builtin"
 	"github.com/belayhq/belay/internal/config"
-	"github.com/belayhq/belay/internal/faketool"
 	"github.com/belayhq/belay/serve"
 )
 
@@ -63,8 +63,7 @@ func (p *servePlan) demonstration() []serve.Definition {
 // builtIn are the tools that Belay brings itself.
 func (p *servePlan) builtIn() serve.Definition {
 	demo := config.New("demo", p.flags)
-	demo.Command = faketool.Command("server", "-name", "demo")
-	return serve.Definition{Server: demo}
+	return serve.Definition{Server: demo, Serve: builtin.Serve}
 }
 
 // behind says in a word or two what a server is, and shows nothing that may be
@@ -76,7 +75,7 @@ func behind(d *serve.Definition) string {
 			return u.Scheme + "://" + u.Host
 		}
 		return "remote"
-	case d.Serve != nil || len(d.Command) > 1 && d.Command[1] == faketool.Marker:
+	case d.Serve != nil:
 		return "built in"
 	}
 	if name, program := serverName(d.Command), path.Base(d.Command[0]); name != program {

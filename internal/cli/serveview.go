@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"strings"
 
+	"github.com/belayhq/belay/mcp"
 	"github.com/belayhq/belay/serve"
 )
 
@@ -17,6 +19,9 @@ type served struct {
 	Version    string                `json:"version"`
 	Servers    []servedServer        `json:"servers"`
 	MCPServers map[string]servedHTTP `json:"mcpServers"` // for a client's mcp.json
+
+	program string // how this program is called
+	trial   string // a command that calls a tool; empty: not known
 }
 
 type servedServer struct {
@@ -33,14 +38,37 @@ type servedHTTP struct {
 func (s *server) served(defs []serve.Definition) served {
 	out := served{
 		URL: "http://" + s.addr.String(), Pid: os.Getpid(), Version: Version(),
-		Servers: make([]servedServer, 0, len(defs)), MCPServers: make(map[string]servedHTTP, len(defs)),
+		program: programName(), Servers: make([]servedServer, 0, len(defs)), MCPServers: make(map[string]servedHTTP, len(defs)),
 	}
 	for i := range defs {
 		url := out.URL + serve.Path(defs[i].Name)
 		out.Servers = append(out.Servers, servedServer{defs[i].Name, url, behind(&defs[i])})
 		out.MCPServers[defs[i].Name] = servedHTTP{"http", url}
+		if defs[i].Serve != nil {
+			out.trial = trial(url)
+		}
 	}
 	return out
+}
+
+// programName is what to type for this program: its name, where the shell finds
+// it by that.
+func programName() string {
+	if _, err := exec.LookPath("belay"); err == nil {
+		return "belay"
+	}
+	return os.Args[0]
+}
+
+// trial is a command line that calls the built-in tool wait, as a client of the
+// stateless revision does: without a handshake, and stopped by hanging up.
+func trial(url string) string {
+	return "curl -s " + url + ` \
+    -H 'Content-Type: application/json' -H 'Accept: application/json, text/event-stream' \
+    -H 'MCP-Protocol-Version: ` + mcp.Revision26 + `' -H 'Mcp-Method: tools/call' -H 'Mcp-Name: wait' \
+    -d '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait","arguments":{"seconds":60},
+         "_meta":{"io.modelcontextprotocol/protocolVersion":"` + mcp.Revision26 + `","io.modelcontextprotocol/clientInfo":{"name":"curl","version":"1"},
+                  "io.modelcontextprotocol/clientCapabilities":{}}}}'`
 }
 
 // announce prints what is served and what to do with it.
@@ -75,11 +103,14 @@ func (v *served) print(w io.Writer, st style) error {
 	}
 	b.WriteString("  }}\n\nFrom any terminal:\n\n")
 	for _, line := range [][2]string{
-		{"belay ps --tree", "what runs"},
-		{"belay cancel RUN", "stop one run and everything below it, and see the proof"},
-		{"belay cancel --all", "stop all work"},
+		{"ps --tree", "what runs"},
+		{"cancel RUN", "stop one run and everything below it, and see the proof"},
+		{"cancel --all", "stop all work"},
 	} {
-		fmt.Fprintf(&b, "  %s%s\n", st.paint(bold, fmt.Sprintf("%-20s", line[0])), st.paint(faint, line[1]))
+		fmt.Fprintf(&b, "  %s  %s\n", st.paint(bold, fmt.Sprintf("%s %-12s", v.program, line[0])), st.paint(faint, line[1]))
+	}
+	if v.trial != "" {
+		fmt.Fprintf(&b, "\nNo client at hand? This calls a tool that waits; stop it by Ctrl-C or from another terminal:\n\n  %s\n", v.trial)
 	}
 	b.WriteString("\nCtrl-C ends Belay and every process that it started.\n")
 	_, err := io.WriteString(w, b.String())

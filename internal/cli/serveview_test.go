@@ -18,6 +18,7 @@ func TestServeSays(t *testing.T) {
 	own.Command = []string{"/opt/bin/own", "hush"}
 	s := server{addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7474}}
 	v := s.served([]serve.Definition{{Server: files}, {Server: search}, {Server: own}})
+	v.program = "belay"
 	var b strings.Builder
 	if err := v.print(&b, style{}); err != nil {
 		t.Fatal(err)
