@@ -54,11 +54,6 @@ type Config struct {
 	// others as well, but must not be promised to.
 	Supported []string
 
-	// CheckParams compares Mcp-Param-* headers with the arguments that they repeat,
-	// as far as the tool was listed before. It is for servers that are not reached
-	// by HTTP; others check for themselves (MCP-G37).
-	CheckParams bool
-
 	ResumeFor   time.Duration // how long a stream can be resumed; 0: 5 min
 	ResumeBytes int           // what one session keeps for resumes; 0: 4 MiB
 	QueueBytes  int           // what waits for one slow reader; 0: 4 MiB. One message always may

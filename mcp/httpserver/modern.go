@@ -15,7 +15,7 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, who Caller
 	f := h.checkModern(r, m, batch)
 	var be Session
 	var list []mcp.HeaderParam
-	if f == nil && h.cfg.CheckParams && m.Method == mcp.MethodCallTool {
+	if f == nil && m.Method == mcp.MethodCallTool {
 		f = h.catalog.check(r, who.Principal, m)
 	}
 	if f == nil {
@@ -69,12 +69,12 @@ func (h *Handler) checkModern(r *http.Request, m *mcp.Message, batch bool) *fail
 // that its exchange is what the call is known by (MCP-G7).
 func (h *Handler) modernCall(w http.ResponseWriter, r *http.Request, who Caller, in *intake, accept takes, be Session, list []mcp.HeaderParam) {
 	number := h.exchanges.Add(1)
-	s := newStream(shape{number: number, modern: true, plain: !accept.stream}, h.cfg.QueueBytes, 1)
+	s := newStream(shape{number: number, modern: true, plain: !accept.stream, prefers: accept.eager}, h.cfg.QueueBytes, 1)
 	s.id = in.m.ID
 	s.committed = !accept.json
 	p := pump{h: h, w: w, r: r, s: s, reader: s.attach(false, 0)}
 	var to mcp.Outlet = s
-	if h.cfg.CheckParams && in.m.Method == mcp.MethodListTools {
+	if in.m.Method == mcp.MethodListTools {
 		to = &lister{s, &h.catalog, who.Principal}
 	}
 	be.Deliver(mcp.Arrival{Message: &in.m, To: to, Exchange: number, ByExchange: true, Params: list})

@@ -215,6 +215,22 @@ func TestModernStatus(t *testing.T) {
 	}
 }
 
+// Whoever names the stream first gets one, unless the answer has an HTTP status
+// of its own (MCP-62).
+func TestModernStreamFirst(t *testing.T) {
+	r := newRig(t, Config{})
+	first := "Accept: text/event-stream, application/json"
+	body, headers := modernCall("1", "now")
+	got := r.post(body, append(headers, first)...)
+	if list, _ := events(got.body); got.header.Get("Content-Type") != "text/event-stream" || len(list) != 1 {
+		t.Errorf("%+v", got)
+	}
+	got = r.post(modernBody("7", "unknown", ""), "MCP-Protocol-Version: 2026-07-28", "Mcp-Method: unknown", first)
+	if got.status != 404 || errorOf(got.body) != -32601 {
+		t.Errorf("%+v", got)
+	}
+}
+
 // MCP-G4, MCP-58: an upstream of the other era is reported with its versions.
 func TestBackendErrors(t *testing.T) {
 	for _, c := range []struct {

@@ -26,8 +26,9 @@ type binding struct {
 
 // catalog remembers which headers repeat which arguments, as the lists of tools
 // that passed said so. A server on stdio never sees headers, so that somebody
-// in front of it has to compare them with the body (MCP-60, MCP-61, MCP-G37).
-// Principals may see different tools of one name.
+// in front of it has to compare them with the body (MCP-60, MCP-61, MCP-G37). A
+// server on HTTP would refuse the same. Principals may see different tools of
+// one name.
 type catalog struct {
 	mu    sync.RWMutex
 	tools map[toolKey][]binding

@@ -12,8 +12,8 @@ const annotated = `{"resultType":"complete","tools":[{"name":"plain","inputSchem
 	"region":{"type":"string","x-mcp-header":"region"},"count":{"type":"integer","x-mcp-header":"Count"},
 	"opts":{"type":"object","properties":{"dry":{"type":"boolean","x-mcp-header":"Dry-Run"}}}}}}]}`
 
-// MCP-60, MCP-61, MCP-G37: in front of a server that sees no headers, those
-// that repeat arguments are compared with them once the tool was listed.
+// MCP-60, MCP-61, MCP-G37: headers that repeat arguments are compared with them
+// once the tool was listed, since a server on stdio never sees them.
 func TestParamHeadersAreChecked(t *testing.T) {
 	f := &fake{}
 	f.handle = func(s *fakeSession, a arrival) {
@@ -23,7 +23,7 @@ func TestParamHeadersAreChecked(t *testing.T) {
 		}
 		standard(s, a)
 	}
-	r := newRig(t, Config{Backend: f, CheckParams: true, Principal: who})
+	r := newRig(t, Config{Backend: f, Principal: who})
 	send := func(args string, headers ...string) reply {
 		body, standard := modernCall("7", "now")
 		return r.post(strings.Replace(body, `"name":`, `"arguments":`+args+`,"name":`, 1), append(append([]string{"X-Who: ana"}, standard...), headers...)...)

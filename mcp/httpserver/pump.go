@@ -127,13 +127,7 @@ func (p *pump) left() outcome {
 
 // plain answers with one JSON body: the way of most calls.
 func (p *pump) plain(got haul) outcome {
-	status := http.StatusOK
-	switch {
-	case got.status == http.StatusOK, got.status >= 400 && got.status < 600:
-		status = got.status // as the server sent it, so that Belay equals direct
-	case p.s.modern:
-		status = statusOf(got.answer)
-	}
+	status := p.s.statusFor(got.status, got.answer)
 	p.announce()
 	if len(got.answer) <= largeWrite {
 		if writeJSON(p.w, status, got.answer) != nil {

@@ -20,6 +20,7 @@ func (s *session) stream(what shape, accept takes, expect int) *stream {
 	what.owner = s
 	what.named = accept.stream
 	what.plain = !accept.stream
+	what.prefers = accept.eager
 	st := newStream(what, s.h.cfg.QueueBytes, expect)
 	st.committed = !accept.json
 	return st

@@ -3,6 +3,7 @@ package httpserver
 import (
 	"errors"
 	"log/slog"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,7 @@ type shape struct {
 	priming  bool // the client understands an event without data (2025-11-25)
 	standing bool // the session's own stream: no answer ends it
 	plain    bool // the caller takes no stream: answers only
+	prefers  bool // the caller would rather have a stream
 	batch    bool
 	opens    bool // the request is initialize
 }
@@ -119,12 +121,25 @@ func (s *stream) answerLocked(status int, frame []byte, edits []jsonrpc.Edit) er
 	if s.dead {
 		return ErrGone
 	}
-	if !s.plain && (s.committed || s.batch || len(s.events) > 0) {
+	streams := s.committed || s.batch || len(s.events) > 0 || s.prefers && s.statusFor(status, frame) == http.StatusOK
+	if !s.plain && streams {
 		return s.pushLocked(frame, edits, true)
 	}
 	s.answer, s.status = s.plainAnswerLocked(frame, edits), status
 	s.wakeLocked()
 	return nil
+}
+
+// statusFor is the HTTP status of an answer that is the first thing sent: the
+// server's own, so that Belay equals direct, or by the error's code (MCP-62).
+func (s *stream) statusFor(status int, frame []byte) int {
+	switch {
+	case status == http.StatusOK, status >= 400 && status < 600:
+		return status
+	case s.modern:
+		return statusOf(frame)
+	}
+	return http.StatusOK
 }
 
 // plainAnswerLocked is the body of a plain response: the answer, or all answers
