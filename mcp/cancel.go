@@ -58,7 +58,7 @@ func (m *Message) reason() string {
 func AppendCancelTask(dst []byte, id jsonrpc.ID, task []byte, era Era) []byte {
 	params := append([]byte(`{"taskId":`), task...)
 	if era == Modern {
-		params = append(params, `,"_meta":{"`+metaVersion+`":"`+Revision26+`","`+metaCapabilities+`":{"extensions":{"`+extTasks+`":{}}}}`...)
+		params = append(params, `,"_meta":{"`+metaVersion+`":"`+Revision26+`",`+metaSelf+`,"`+metaCapabilities+`":{"extensions":{"`+extTasks+`":{}}}}`...)
 	}
 	return jsonrpc.AppendRequest(dst, id, MethodCancelTask, append(params, '}'))
 }

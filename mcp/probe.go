@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"runtime/debug"
 	"strconv"
 
 	"github.com/belayhq/belay/jsonrpc"
@@ -9,7 +10,20 @@ import (
 // ModernParams are the parameters of a modern request of Belay's own that has
 // no others: its _meta (MCP-57).
 func ModernParams() []byte {
-	return []byte(`{"_meta":{"` + metaVersion + `":"` + Revision26 + `","` + metaCapabilities + `":{}}}`)
+	return []byte(`{"_meta":{"` + metaVersion + `":"` + Revision26 + `",` + metaSelf + `,"` + metaCapabilities + `":{}}}`)
+}
+
+// metaSelf is the member of _meta that says who asks, in requests of Belay's
+// own (MCP-57).
+var metaSelf = `"io.modelcontextprotocol/clientInfo":{"name":"belay","version":` + buildVersion() + `}`
+
+// buildVersion is the version of the module that was built, as a JSON string.
+func buildVersion() string {
+	version := "devel"
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		version = info.Main.Version
+	}
+	return string(jsonrpc.AppendString(nil, version))
 }
 
 // SpeaksModern reports whether the answer to a [MethodDiscover] is that of a

@@ -155,7 +155,7 @@ func AppendAwaitStop(dst []byte, id jsonrpc.ID, token string, wait time.Duration
 	params := jsonrpc.AppendString([]byte(`{"token":`), token)
 	params = strconv.AppendInt(append(params, `,"waitMs":`...), max(wait.Milliseconds(), 0), 10)
 	if era == Modern {
-		params = append(params, `,"_meta":{"`+metaVersion+`":"`+Revision26+`","`+metaCapabilities+`":{"extensions":{"`+ExtStopAck+`":{}}}}`...)
+		params = append(params, `,"_meta":{"`+metaVersion+`":"`+Revision26+`",`+metaSelf+`,"`+metaCapabilities+`":{"extensions":{"`+ExtStopAck+`":{}}}}`...)
 	}
 	return jsonrpc.AppendRequest(dst, id, MethodAwaitStop, append(params, '}'))
 }
