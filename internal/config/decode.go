@@ -24,8 +24,8 @@ type decoder struct {
 // maxNodes bounds what aliases of aliases can make of a small file.
 const maxNodes = 100_000
 
-// fail records a problem.
-func (d *decoder) fail(at spot, format string, args ...any) {
+// failf records a problem.
+func (d *decoder) failf(at spot, format string, args ...any) {
 	p := Problem{File: d.file, Text: printable(fmt.Sprintf(format, args...))}
 	if n := at.node(); n != nil {
 		p.Line, p.Column = n.line, n.column
@@ -34,8 +34,8 @@ func (d *decoder) fail(at spot, format string, args ...any) {
 	d.problems = append(d.problems, p)
 }
 
-// note records something that is worth a line in the log and no problem.
-func (d *decoder) note(format string, args ...any) {
+// notef records something that is worth a line in the log and no problem.
+func (d *decoder) notef(format string, args ...any) {
 	d.notes = append(d.notes, printable(d.file+": "+fmt.Sprintf(format, args...)))
 }
 
@@ -92,12 +92,12 @@ func keysOf(list []field) []string {
 func (d *decoder) value(v reflect.Value, at spot, f field) {
 	if d.seen++; d.seen > maxNodes {
 		if d.seen == maxNodes+1 {
-			d.fail(at, "the aliases of this file make more than %d values", maxNodes)
+			d.failf(at, "the aliases of this file make more than %d values", maxNodes)
 		}
 		return
 	}
 	at.secret = at.secret || f.secret
-	if own, ok := v.Addr().Interface().(decodes); ok {
+	if own, ok := reflect.TypeAssert[decodes](v.Addr()); ok {
 		own.decode(d, at, f)
 		return
 	}
@@ -123,7 +123,7 @@ func (d *decoder) fields(v reflect.Value, at spot, f field) {
 		return
 	}
 	if at.value.kind != kindMap {
-		d.fail(at, "%s has to be a map of settings, not %s", f.key, at.value.kind)
+		d.failf(at, "%s has to be a map of settings, not %s", f.key, at.value.kind)
 		return
 	}
 	known := fields(v.Type())
@@ -144,11 +144,11 @@ func (d *decoder) unknown(at spot, t reflect.Type, known []field) {
 	key, keys := at.key.text, keysOf(known)
 	if nearest(key, keys) == "" {
 		if place := elsewhere(key, t); place != "" {
-			d.fail(at.atKey(), "%q is not a key here; it belongs %s", key, place)
+			d.failf(at.atKey(), "%q is not a key here; it belongs %s", key, place)
 			return
 		}
 	}
-	d.fail(at.atKey(), "unknown key %q (%s)", key, didYouMean(key, keys))
+	d.failf(at.atKey(), "unknown key %q (%s)", key, didYouMean(key, keys))
 }
 
 // elsewhere says where a key would be right that is wrong in t.
@@ -174,7 +174,7 @@ func (d *decoder) entries(v reflect.Value, at spot, f field) {
 		return
 	}
 	if at.value.kind != kindMap {
-		d.fail(at, "%s has to be a map, not %s", f.key, at.value.kind)
+		d.failf(at, "%s has to be a map, not %s", f.key, at.value.kind)
 		return
 	}
 	v.Set(reflect.MakeMapWithSize(v.Type(), len(at.value.pairs)))
@@ -194,7 +194,7 @@ func (d *decoder) list(v reflect.Value, at spot, f field) {
 	case n.kind == kindString && v.Type().Elem().Kind() == reflect.String, n.kind == kindNumber && v.Type().Elem().Kind() == reflect.Int:
 		n = &node{kind: kindList, items: []*node{n}}
 	case n.kind != kindList:
-		d.fail(at, "%s has to be a list, not %s", f.key, n.kind)
+		d.failf(at, "%s has to be a list, not %s", f.key, n.kind)
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.items), len(n.items)))
@@ -207,7 +207,7 @@ func (d *decoder) list(v reflect.Value, at spot, f field) {
 func (d *decoder) scalar(v reflect.Value, at spot, f field) bool {
 	n := at.value
 	if n.kind > kindBool {
-		d.fail(at, "%s has to be one value, not %s", f.key, n.kind)
+		d.failf(at, "%s has to be one value, not %s", f.key, n.kind)
 		return false
 	}
 	shown := strconv.Quote(n.text)
@@ -218,39 +218,39 @@ func (d *decoder) scalar(v reflect.Value, at spot, f field) bool {
 	case *string:
 		text, err := d.vars.expand(n.text)
 		if err != nil {
-			d.fail(at, "%s: %v", f.key, err)
+			d.failf(at, "%s: %v", f.key, err)
 			return false
 		}
 		if len(f.enum) > 0 && !slices.Contains(f.enum, text) {
-			d.fail(at, "%s cannot be %s (%s)", f.key, shown, oneOf(text, f.enum))
+			d.failf(at, "%s cannot be %s (%s)", f.key, shown, oneOf(text, f.enum))
 			return false
 		}
 		*to = text
 	case *bool:
 		if n.kind != kindBool {
-			d.fail(at, "%s has to be true or false, not %s", f.key, shown)
+			d.failf(at, "%s has to be true or false, not %s", f.key, shown)
 			return false
 		}
 		*to = strings.EqualFold(n.text, "true")
 	case *int:
 		i, err := strconv.Atoi(n.text)
 		if least, _ := strconv.Atoi(f.min); err != nil || i < least {
-			d.fail(at, "%s has to be a whole number from %d on, not %s", f.key, least, shown)
+			d.failf(at, "%s has to be a whole number from %d on, not %s", f.key, least, shown)
 			return false
 		}
 		*to = i
 	case *time.Duration:
 		t, err := parseDuration(n)
 		if err != nil {
-			d.fail(at, "%s: %s is not a time (%v)", f.key, shown, err)
+			d.failf(at, "%s: %s is not a time (%v)", f.key, shown, err)
 			return false
 		}
 		if f.above != "" && t <= 0 {
-			d.fail(at, "%s has to be more than 0, not %s", f.key, shown)
+			d.failf(at, "%s has to be more than 0, not %s", f.key, shown)
 			return false
 		}
 		if t < 0 {
-			d.fail(at, "%s cannot be less than 0, and is %s", f.key, shown)
+			d.failf(at, "%s cannot be less than 0, and is %s", f.key, shown)
 			return false
 		}
 		*to = t

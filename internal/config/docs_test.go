@@ -29,8 +29,7 @@ func documented(text, heading string) (keys, meanings []string) {
 
 // own lists the keys of a struct itself, embedded ones excepted, and each enum.
 func own(t reflect.Type) (keys, enums []string) {
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		if key := f.Tag.Get("key"); key != "" && !f.Anonymous {
 			keys = append(keys, key+"="+f.Tag.Get("default"))
 			enums = append(enums, f.Tag.Get("enum"))

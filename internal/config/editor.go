@@ -45,7 +45,7 @@ func (l *loader) editorServers(d *decoder, root *node) {
 		d.problems = append(d.problems, Problem{File: d.file, Text: "no servers in it: neither mcpServers, servers nor context_servers"})
 		return
 	case list.kind != kindMap:
-		d.fail(spot{value: list, secret: true}, "the servers have to be a map, not %s", list.kind)
+		d.failf(spot{value: list, secret: true}, "the servers have to be a map, not %s", list.kind)
 		return
 	}
 	for _, p := range list.pairs {
@@ -59,20 +59,20 @@ func (l *loader) editorServers(d *decoder, root *node) {
 func (l *loader) editorServer(d *decoder, p pair) *Server {
 	name, n := p.key.text, p.value
 	if n.kind != kindMap {
-		d.fail(spot{key: p.key, secret: true}, "server %q has to be a map, not %s", name, n.kind)
+		d.failf(spot{key: p.key, secret: true}, "server %q has to be a map, not %s", name, n.kind)
 		return nil
 	}
 	if off := n.get("disabled"); off.is(kindBool) && off.text == "true" {
-		d.note("server %q is disabled there, and left out", name)
+		d.notef("server %q is disabled there, and left out", name)
 		return nil
 	}
 	if on := n.get("enabled"); on.is(kindBool) && on.text == "false" {
-		d.note("server %q is disabled there, and left out", name)
+		d.notef("server %q is disabled there, and left out", name)
 		return nil
 	}
 	s := &Server{Name: cleanName(name), Source: d.file}
 	if s.Name != name {
-		d.note("server %q is served as %q", name, s.Name)
+		d.notef("server %q is served as %q", name, s.Name)
 	}
 	before := len(d.problems)
 	d.vars.left = nil
@@ -82,23 +82,23 @@ func (l *loader) editorServer(d *decoder, p pair) *Server {
 	case len(d.problems) > before:
 		return nil
 	case len(s.Command) == 0 && s.URL == "":
-		d.note("server %q has neither a command nor a url (an editor's extension?), and is left out", name)
+		d.notef("server %q has neither a command nor a url (an editor's extension?), and is left out", name)
 		return nil
 	}
 	for _, v := range d.vars.left {
 		if strings.HasPrefix(v, "input:") || strings.HasPrefix(v, "command:") {
-			d.note("server %q wants ${%s}, which only the editor can ask for, and is left out; put it into belay.yaml", name, v)
+			d.notef("server %q wants ${%s}, which only the editor can ask for, and is left out; put it into belay.yaml", name, v)
 			return nil
 		}
 		known, _, _ := strings.Cut(v, ":-") // what follows may be a value
-		d.note("server %q: ${%s} is not known here and stays as it is", name, known)
+		d.notef("server %q: ${%s} is not known here and stays as it is", name, known)
 	}
 	if s.URL != "" && badURL(s.URL) != "" {
-		d.fail(spot{key: p.key, secret: true}, "the url of server %q %s", name, badURL(s.URL))
+		d.failf(spot{key: p.key, secret: true}, "the url of server %q %s", name, badURL(s.URL))
 		return nil
 	}
 	if l.isOurs(s.URL) {
-		d.note("server %q points at Belay itself, and is left out", name)
+		d.notef("server %q points at Belay itself, and is left out", name)
 		return nil
 	}
 	return s
@@ -208,7 +208,7 @@ func (e *editorEntry) envFile() {
 	}
 	text, err := os.ReadFile(e.d.vars.folder(name, e.d.dir))
 	if err != nil || len(text) > maxFile {
-		e.d.note("the envFile of server %q cannot be read", e.s.Name)
+		e.d.notef("the envFile of server %q cannot be read", e.s.Name)
 		return
 	}
 	lines := bufio.NewScanner(bytes.NewReader(text))

@@ -18,7 +18,8 @@ func TestEditors(t *testing.T) {
 	}{
 		{
 			"Claude Desktop", `{"mcpServers": {"files": {"command": "/opt/my tools/run", "args": ["-y", "x y"], "env": {"A": "1"}}}, "globalShortcut": "x"}`,
-			[]Server{{Name: "files", Command: commandLine{"/opt/my tools/run", "-y", "x y"}, Env: map[string]string{"A": "1"}}}, nil,
+			[]Server{{Name: "files", Command: commandLine{"/opt/my tools/run", "-y", "x y"}, Env: map[string]string{"A": "1"}}},
+			nil,
 		},
 		{
 			"Claude Code", `{"mcpServers": {
@@ -29,7 +30,8 @@ func TestEditors(t *testing.T) {
 				{Name: "a", Command: commandLine{"/home/u/bin/a"}, Env: map[string]string{"K": "k", "N": "no"}},
 				{Name: "b", URL: "http://127.0.0.1:9/mcp", Headers: map[string]string{"Authorization": "Bearer k"}, Transport: Some("streamable")},
 				{Name: "c", URL: "http://127.0.0.1:1/sse", Transport: Some("sse")},
-			}, nil,
+			},
+			nil,
 		},
 		{
 			"Cursor", `{"mcpServers": {"a": {"command": "x", "args": ["${userHome}", "${workspaceFolder}", "${env:KEY}"]}}}`,
@@ -50,7 +52,8 @@ func TestEditors(t *testing.T) {
 		},
 		{
 			"VS Code's settings", `{"editor.fontSize": 12, "mcp": {"servers": {"a": {"command": "x"}}}}`,
-			[]Server{{Name: "a", Command: commandLine{"x"}}}, nil,
+			[]Server{{Name: "a", Command: commandLine{"x"}}},
+			nil,
 		},
 		{
 			"Zed", `{"theme": "One", "context_servers": {
@@ -74,7 +77,8 @@ func TestEditors(t *testing.T) {
 			[]Server{
 				{Name: "a", URL: "http://x/mcp", Transport: Some("auto")},
 				{Name: "b", Command: commandLine{"x"}, Dir: "/srv"},
-			}, nil,
+			},
+			nil,
 		},
 		{
 			"names", "\xef\xbb\xbf" + `{"mcpServers": {"My Server (v2)": {"command": "x"}, "a__b": {"command": "y"}, "me": {"url": "http://localhost:7474/mcp/files"}}}`,

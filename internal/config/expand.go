@@ -67,12 +67,12 @@ func (v *variables) lookup(expr string) (string, error) {
 		return "${" + expr + "}", nil
 	}
 	good := name != "" && strings.Trim(name, nameChars) == "" && !strings.Contains(name, "-")
-	if value := ""; good {
-		if value = v.getenv(name); value != "" || has {
-			if value == "" {
-				value = otherwise
-			}
+	if good {
+		switch value := v.getenv(name); {
+		case value != "":
 			return value, nil
+		case has:
+			return otherwise, nil
 		}
 	}
 	switch {

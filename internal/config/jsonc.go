@@ -111,7 +111,7 @@ func (r *jsonReader) place(n *node, at int) *node {
 }
 
 // next is a node for the token that comes.
-func (r *jsonReader) next() (*node, jsontext.Token, error) {
+func (r *jsonReader) next() (*node, error) {
 	kind := r.in.PeekKind()
 	at := int(r.in.InputOffset())
 	for at < len(r.text) && strings.IndexByte(" \t\r\n,:", r.text[at]) >= 0 {
@@ -119,7 +119,7 @@ func (r *jsonReader) next() (*node, jsontext.Token, error) {
 	}
 	t, err := r.in.ReadToken()
 	if err != nil {
-		return nil, t, err
+		return nil, err
 	}
 	n := r.place(&node{}, at)
 	raw := r.text[at:min(int(r.in.InputOffset()), len(r.text))]
@@ -136,11 +136,11 @@ func (r *jsonReader) next() (*node, jsontext.Token, error) {
 	case '[':
 		n.kind = kindList
 	}
-	return n, t, nil
+	return n, nil
 }
 
 func (r *jsonReader) value(depth int) (*node, error) {
-	n, _, err := r.next()
+	n, err := r.next()
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func (r *jsonReader) value(depth int) (*node, error) {
 		return nil, fmt.Errorf("more than %d levels deep", maxJSONDepth)
 	}
 	for n.kind == kindMap && r.in.PeekKind() != '}' {
-		key, _, err := r.next()
+		key, err := r.next()
 		if err != nil {
 			return nil, err
 		}

@@ -1,5 +1,7 @@
 package config
 
+import "slices"
+
 // kind is what stands in a file.
 type kind int
 
@@ -36,9 +38,9 @@ func (n *node) get(key string) *node {
 	if n == nil {
 		return nil
 	}
-	for i := len(n.pairs) - 1; i >= 0; i-- {
-		if n.pairs[i].key.text == key {
-			return n.pairs[i].value
+	for _, p := range slices.Backward(n.pairs) {
+		if p.key.text == key {
+			return p.value
 		}
 	}
 	return nil

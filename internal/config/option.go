@@ -19,7 +19,7 @@ func (o *Option[T]) isSet() bool { return o.Set }
 
 func (o *Option[T]) decode(d *decoder, at spot, f field) {
 	if at.value.kind == kindNull {
-		d.fail(at, "%s has no value", f.key)
+		d.failf(at, "%s has no value", f.key)
 		return
 	}
 	if own, ok := any(&o.Value).(decodes); ok {
@@ -48,7 +48,7 @@ func (t ToolPolicy) over(base ToolPolicy) ToolPolicy {
 // overlay fills what dst does not say from src, field by field. Maps and lists
 // add up, the nearer entry first.
 func overlay(dst, src reflect.Value) {
-	if o, ok := dst.Addr().Interface().(interface{ isSet() bool }); ok {
+	if o, ok := reflect.TypeAssert[interface{ isSet() bool }](dst.Addr()); ok {
 		if !o.isSet() {
 			dst.Set(src)
 		}

@@ -54,7 +54,7 @@ func (ps Problems) Error() string {
 }
 
 // Is makes errors.Is(err, ErrInvalid) true.
-func (ps Problems) Is(target error) bool { return target == ErrInvalid } //nolint:errorlint // this is the comparison
+func (ps Problems) Is(target error) bool { return target == ErrInvalid }
 
 // spot is where a problem is: at the key, or at the value if there is one.
 type spot struct {

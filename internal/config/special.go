@@ -16,12 +16,12 @@ func (c *commandLine) decode(d *decoder, at spot, f field) {
 	}
 	list, err := words(at.value.text)
 	if err != nil {
-		d.fail(at, "%s: %v", f.key, err)
+		d.failf(at, "%s: %v", f.key, err)
 		return
 	}
 	for i := range list { // after the splitting: what a variable holds is one word
 		if list[i], err = d.vars.expand(list[i]); err != nil {
-			d.fail(at, "%s: %v", f.key, err)
+			d.failf(at, "%s: %v", f.key, err)
 			return
 		}
 	}
@@ -36,7 +36,7 @@ func (m *Disconnect) decode(d *decoder, at spot, f field) {
 	case n.kind == kindMap && len(n.pairs) == 1:
 		p := n.pairs[0]
 		if p.key.text != string(CancelAfter) {
-			d.fail(spot{key: p.key, secret: true}, "unknown key %q (did you mean %q?)", p.key.text, CancelAfter)
+			d.failf(spot{key: p.key, secret: true}, "unknown key %q (did you mean %q?)", p.key.text, CancelAfter)
 			return
 		}
 		if d.scalar(reflect.ValueOf(&m.After).Elem(), spot{key: p.key, value: p.value}, field{key: string(CancelAfter), above: "0s"}) {
@@ -45,11 +45,11 @@ func (m *Disconnect) decode(d *decoder, at spot, f field) {
 	case n.kind == kindString && slices.Contains([]string{string(Detach), string(Cancel)}, n.text):
 		m.Mode = DisconnectMode(n.text)
 	case n.kind == kindString && strings.HasPrefix(n.text, string(CancelAfter)):
-		d.fail(at, "%s needs a time: write disconnect: {cancel-after: 30s}", CancelAfter)
+		d.failf(at, "%s needs a time: write disconnect: {cancel-after: 30s}", CancelAfter)
 	case n.kind == kindString:
-		d.fail(at, "disconnect cannot be %q (%s)", n.text, oneOf(n.text, []string{string(Detach), string(Cancel), "{cancel-after: 30s}"}))
+		d.failf(at, "disconnect cannot be %q (%s)", n.text, oneOf(n.text, []string{string(Detach), string(Cancel), "{cancel-after: 30s}"}))
 	default:
-		d.fail(at, "%s, not %s", want, n.kind)
+		d.failf(at, "%s, not %s", want, n.kind)
 	}
 	_ = f
 }
@@ -57,7 +57,7 @@ func (m *Disconnect) decode(d *decoder, at spot, f field) {
 // decode reads the settings of a hook and what they must have in common.
 func (h *Hook) decode(d *decoder, at spot, f field) {
 	if at.value.kind != kindMap {
-		d.fail(at, "%s has to be {command: […]} or {http: {url: …}}, not %s", f.key, at.value.kind)
+		d.failf(at, "%s has to be {command: […]} or {http: {url: …}}, not %s", f.key, at.value.kind)
 		return
 	}
 	before := len(d.problems)
@@ -67,13 +67,13 @@ func (h *Hook) decode(d *decoder, at spot, f field) {
 	}
 	switch command := at.value.get("command"); {
 	case command != nil && h.HTTP != nil:
-		d.fail(at.atKey(), "%s has both command and http: a hook is one of them", f.key)
+		d.failf(at.atKey(), "%s has both command and http: a hook is one of them", f.key)
 	case h.HTTP != nil:
 		if bad := badURL(h.HTTP.URL); bad != "" {
-			d.fail(at.atKey(), "%s: http: url %s", f.key, bad)
+			d.failf(at.atKey(), "%s: http: url %s", f.key, bad)
 		}
 	case len(h.Command) == 0 || h.Command[0] == "":
-		d.fail(at.atKey(), "%s says neither command nor http", f.key)
+		d.failf(at.atKey(), "%s says neither command nor http", f.key)
 	}
 }
 
@@ -82,7 +82,7 @@ func (r *SpareRule) decode(d *decoder, at spot, f field) {
 	before := len(d.problems)
 	d.fields(reflect.ValueOf(r).Elem(), at, f)
 	if _, err := path.Match(r.Comm, ""); len(d.problems) == before && (r.Comm == "" || err != nil) {
-		d.fail(at, `a spare rule needs comm, a program's name or a pattern such as "chrom*"`)
+		d.failf(at, `a spare rule needs comm, a program's name or a pattern such as "chrom*"`)
 	}
 }
 
@@ -92,13 +92,13 @@ func (l *serverList) decode(d *decoder, at spot, f field) {
 		return
 	}
 	if at.value.kind != kindMap {
-		d.fail(at, "servers has to be a map from names to servers, not %s", at.value.kind)
+		d.failf(at, "servers has to be a map from names to servers, not %s", at.value.kind)
 		return
 	}
 	for _, p := range at.value.pairs {
 		in := spot{key: p.key, value: p.value}
 		if bad := badName(p.key.text); bad != "" {
-			d.fail(in.atKey(), "the name %q %s", p.key.text, bad)
+			d.failf(in.atKey(), "the name %q %s", p.key.text, bad)
 		}
 		s := Server{Name: p.key.text, Source: d.file}
 		d.server(&s, in, f)
@@ -111,7 +111,7 @@ func (l *serverList) decode(d *decoder, at spot, f field) {
 func (d *decoder) server(s *Server, at spot, _ field) {
 	before := len(d.problems)
 	if at.value.kind == kindNull {
-		d.fail(at.atKey(), "server %q says neither command nor url", s.Name)
+		d.failf(at.atKey(), "server %q says neither command nor url", s.Name)
 		return
 	}
 	d.fields(reflect.ValueOf(s).Elem(), at, field{key: s.Name})
@@ -123,14 +123,14 @@ func (d *decoder) server(s *Server, at spot, _ field) {
 	n := at.value
 	switch command, address := n.get("command"), n.get("url"); {
 	case command != nil && address != nil:
-		d.fail(at.atKey(), "server %q has both command and url: it is reached by one of them", s.Name)
+		d.failf(at.atKey(), "server %q has both command and url: it is reached by one of them", s.Name)
 	case command == nil && address == nil:
-		d.fail(at.atKey(), "server %q says neither command nor url", s.Name)
+		d.failf(at.atKey(), "server %q says neither command nor url", s.Name)
 	case command != nil && (len(s.Command) == 0 || s.Command[0] == ""):
-		d.fail(at.atKey(), "the command of server %q is empty", s.Name)
+		d.failf(at.atKey(), "the command of server %q is empty", s.Name)
 	case address != nil:
 		if bad := badURL(s.URL); bad != "" {
-			d.fail(at.atKey(), "the url of server %q %s", s.Name, bad)
+			d.failf(at.atKey(), "the url of server %q %s", s.Name, bad)
 		}
 	}
 	d.fitting(s, n)
@@ -145,7 +145,7 @@ func (d *decoder) fitting(s *Server, n *node) {
 	}
 	for _, p := range n.pairs {
 		if slices.Contains(only, p.key.text) && n.get("command") == nil != (n.get("url") == nil) {
-			d.fail(spot{key: p.key, secret: true}, "%s is for servers that are %s, and %q is not", p.key.text, kind, s.Name)
+			d.failf(spot{key: p.key, secret: true}, "%s is for servers that are %s, and %q is not", p.key.text, kind, s.Name)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func readYAML(d *decoder, text []byte) *node {
 			continue
 		}
 		if root != nil {
-			y.fail(doc.Body, "only one document is read; remove the line ---")
+			y.failf(doc.Body, "only one document is read; remove the line ---")
 			return nil
 		}
 		root = y.node(doc.Body, 0)
@@ -47,8 +47,7 @@ func isComment(n ast.Node) bool {
 // at its start, because what stands there cannot be told apart.
 func (d *decoder) syntax(err error) {
 	p := Problem{File: d.file, Text: "this is not YAML"}
-	var bad yaml.Error
-	if errors.As(err, &bad) {
+	if bad, ok := errors.AsType[yaml.Error](err); ok {
 		p.Text = firstLine(bad.GetMessage())
 		if t := bad.GetToken(); t != nil && t.Position != nil {
 			p.Line, p.Column = t.Position.Line, t.Position.Column
@@ -85,8 +84,8 @@ type yamlReader struct {
 
 const maxDepth = 40 // maps in maps; the schema needs eight
 
-func (y *yamlReader) fail(n ast.Node, format string, args ...any) {
-	y.d.fail(spot{value: place(&node{}, n.GetToken()), secret: true}, format, args...)
+func (y *yamlReader) failf(n ast.Node, format string, args ...any) {
+	y.d.failf(spot{value: place(&node{}, n.GetToken()), secret: true}, format, args...)
 }
 
 // place sets where a node stands.
@@ -104,7 +103,7 @@ func place(n *node, t *token.Token) *node {
 func (y *yamlReader) node(in ast.Node, depth int) *node {
 	out := place(&node{}, in.GetToken())
 	if depth > maxDepth {
-		y.fail(in, "more than %d levels deep", maxDepth)
+		y.failf(in, "more than %d levels deep", maxDepth)
 		return out
 	}
 	switch in := in.(type) {
@@ -141,14 +140,14 @@ func (y *yamlReader) node(in ast.Node, depth int) *node {
 		name := in.Value.GetToken().Value
 		same, ok := y.anchors[name]
 		if !ok {
-			y.fail(in, "no anchor &%s stands before this alias", name)
+			y.failf(in, "no anchor &%s stands before this alias", name)
 			return out
 		}
 		return same
 	case *ast.TagNode:
-		y.fail(in, "tags such as %s are not used here", in.Start.Value)
+		y.failf(in, "tags such as %s are not used here", in.Start.Value)
 	default:
-		y.fail(in, "%s is not used here", strings.ToLower(in.Type().String()))
+		y.failf(in, "%s is not used here", strings.ToLower(in.Type().String()))
 	}
 	return out
 }
@@ -164,7 +163,7 @@ func (y *yamlReader) pair(out *node, v *ast.MappingValueNode, depth int) {
 		}
 		for _, m := range from {
 			if m.kind != kindMap {
-				y.fail(v.Value, "<< wants a map, not %s", m.kind)
+				y.failf(v.Value, "<< wants a map, not %s", m.kind)
 				return
 			}
 			out.pairs = append(append([]pair(nil), m.pairs...), out.pairs...)
@@ -173,7 +172,7 @@ func (y *yamlReader) pair(out *node, v *ast.MappingValueNode, depth int) {
 	}
 	key := y.node(keyNode(v.Key), depth+1)
 	if key.kind > kindBool {
-		y.fail(v.Value, "a key has to be text, not %s", key.kind)
+		y.failf(v.Value, "a key has to be text, not %s", key.kind)
 		return
 	}
 	out.pairs = append(out.pairs, pair{key, value})
