@@ -243,14 +243,14 @@ type StopAckDoors struct {
 // StopAck says by which ways the server acknowledges stops, as it declared when
 // the session was opened; the zero value if it has not the extension.
 func (h *Handshake) StopAck() StopAckDoors {
-	group := "experimental"
 	h.mu.Lock()
-	if h.era == Modern {
-		group = "extensions"
-	}
+	legacy := h.era == Legacy
 	h.mu.Unlock()
-	d := StopAckDoors{Await: h.yes(group, ExtStopAck, "await")}
-	d.Notify = group == "experimental" && h.yes(group, ExtStopAck, "notify")
+	d := StopAckDoors{Await: h.yes("extensions", ExtStopAck, "await")}
+	if legacy { // SDKs of that era know the one place or the other
+		d.Await = d.Await || h.yes("experimental", ExtStopAck, "await")
+		d.Notify = h.yes("experimental", ExtStopAck, "notify") || h.yes("extensions", ExtStopAck, "notify")
+	}
 	return d
 }
 

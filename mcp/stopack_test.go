@@ -184,7 +184,8 @@ func TestStopAckDoors(t *testing.T) {
 	}{
 		{MethodInitialize, `{"experimental":{"io.github.belayhq/stop-ack":{"notify":true,"await":true}}}`, StopAckDoors{true, true}},
 		{MethodInitialize, `{"experimental":{"io.github.belayhq/stop-ack":{"notify":"true","await":{}}}}`, StopAckDoors{}},
-		{MethodInitialize, `{"extensions":{"io.github.belayhq/stop-ack":{"notify":true}}}`, StopAckDoors{}},
+		{MethodInitialize, `{"extensions":{"io.github.belayhq/stop-ack":{"notify":true}}}`, StopAckDoors{Notify: true}},
+		{MethodDiscover, `{"experimental":{"io.github.belayhq/stop-ack":{"await":true}}}`, StopAckDoors{}},
 		{MethodDiscover, `{"extensions":{"io.github.belayhq/stop-ack":{"notify":true,"await":true}}}`, StopAckDoors{Await: true}},
 		{MethodDiscover, `{}`, StopAckDoors{}},
 	} {
