@@ -71,6 +71,13 @@ func (h *Handler) unread(w http.ResponseWriter, rc *http.ResponseController, f *
 	return f
 }
 
+// turnAway refuses a request whose body nobody has looked at. net/http reads
+// some of that body before it answers, for which there has to be a limit.
+func turnAway(w http.ResponseWriter, f *failure) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(drainWait))
+	refuse(w, f)
+}
+
 func (h *Handler) tooLong() *failure {
 	return fail(http.StatusRequestEntityTooLarge, codeInvalidRequest, noID, "the body is longer than %d bytes", h.cfg.MaxBody)
 }

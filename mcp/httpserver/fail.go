@@ -46,7 +46,7 @@ func refuse(w http.ResponseWriter, f *failure) {
 // notAllowed answers a method that this path does not have.
 func notAllowed(w http.ResponseWriter, allow string) {
 	w.Header().Set("Allow", allow)
-	refuse(w, &failure{status: http.StatusMethodNotAllowed, code: codeInvalidRequest, text: "this method is not served here; allowed: " + allow})
+	turnAway(w, &failure{status: http.StatusMethodNotAllowed, code: codeInvalidRequest, text: "this method is not served here; allowed: " + allow})
 }
 
 // unopened turns a Backend's error into a refusal. A legacy caller reads the
@@ -77,6 +77,9 @@ func versionFailure(id jsonrpc.ID, supported []string, asked string) *failure {
 }
 
 func versionData(supported []string, asked string) []byte {
+	if supported == nil {
+		supported = []string{}
+	}
 	data, _ := json.Marshal(struct {
 		Supported []string `json:"supported"`
 		Requested string   `json:"requested"`

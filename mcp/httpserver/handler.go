@@ -68,12 +68,12 @@ func (h *Handler) leave() {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !h.enter() {
 		w.Header().Set("Retry-After", "1")
-		refuse(w, &failure{status: http.StatusServiceUnavailable, code: codeInternal, text: errClosing.Error()})
+		turnAway(w, &failure{status: http.StatusServiceUnavailable, code: codeInternal, text: errClosing.Error()})
 		return
 	}
 	defer h.leave()
 	if f := h.guard(r); f != nil {
-		refuse(w, f)
+		turnAway(w, f)
 		return
 	}
 	who := Caller{Principal: local, Remote: r.RemoteAddr, Agent: agent(r)}
@@ -81,7 +81,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		principal, err := h.cfg.Principal(r)
 		if err != nil {
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			refuse(w, &failure{status: http.StatusUnauthorized, code: codeInvalidRequest, text: "not authorized: " + belay.CleanReason(err.Error())})
+			turnAway(w, &failure{status: http.StatusUnauthorized, code: codeInvalidRequest, text: "not authorized: " + belay.CleanReason(err.Error())})
 			return
 		}
 		who.Principal = principal
@@ -94,7 +94,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/message":
 		h.serveOldMessage(w, r, who)
 	default:
-		refuse(w, &failure{status: http.StatusNotFound, code: codeInvalidRequest, text: "nothing is served at this path"})
+		turnAway(w, &failure{status: http.StatusNotFound, code: codeInvalidRequest, text: "nothing is served at this path"})
 	}
 }
 

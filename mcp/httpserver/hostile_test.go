@@ -98,6 +98,44 @@ func TestBadBodies(t *testing.T) {
 	}
 }
 
+// Whoever is refused before the body is read is answered whether that body ever
+// comes or not.
+func TestRefusedBeforeTheBody(t *testing.T) {
+	r := newRig(t, Config{Principal: who})
+	for header, want := range map[string]int{"Origin: http://evil.com": 403, "X-Nobody: 1": 401} {
+		if got := answer(t, r.socket(rawPost("{", 1000, header))); got.status != want || errorOf(got.body) == 0 {
+			t.Errorf("%s: %+v", header, got)
+		}
+	}
+	conn := r.socket(strings.Replace(rawPost("{", 1000, "X-Who: ana"), "POST / ", "POST /message?session=x ", 1))
+	if got := answer(t, conn); got.status != 404 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Bodies and answers of many sizes pass whole, announced or in chunks.
+func TestSizes(t *testing.T) {
+	r := newRig(t, Config{Backend: &fake{handle: func(_ *fakeSession, a arrival) {
+		_ = a.to.Answer(0, a.Frame)
+	}}})
+	for _, size := range []int{0, 100, 2_000, 4 << 10, 33 << 10, 3 << 20} {
+		body := modernBody("1", "echo", `"pad":"`+strings.Repeat("x", size)+`",`)
+		for _, chunked := range []bool{false, true} {
+			req := r.request(t.Context(), http.MethodPost, "", body, "MCP-Protocol-Version: 2026-07-28", "Mcp-Method: echo")
+			if chunked {
+				req.Body, req.ContentLength = io.NopCloser(strings.NewReader(body)), -1
+			}
+			resp, err := r.c.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := r.read(resp); got.status != 200 || got.body != body || resp.ContentLength != int64(len(body)) {
+				t.Errorf("%d bytes, chunked %v: %d, %d bytes of %d", size, chunked, got.status, len(got.body), resp.ContentLength)
+			}
+		}
+	}
+}
+
 // A deadline for the body must not end the exchange once the body is here.
 func TestBodyDeadlineEnds(t *testing.T) {
 	r := newRig(t, Config{BodyWait: 50 * time.Millisecond, HeaderWait: 200 * time.Millisecond})

@@ -222,6 +222,51 @@ func TestBatch(t *testing.T) {
 	}
 }
 
+// MCP-G24, MCP-G28, MCP-G15: the requests of one batch end one by one: answered,
+// dropped, by the end of the server, or by the caller's disconnect.
+func TestBatchEnds(t *testing.T) {
+	r := newRig(t, Config{Disconnect: Cancel})
+	three := "[" + call("1", "a") + "," + call("2", "b") + "," + call("3", "c") + "]"
+	id := r.start("2025-03-26")
+	done := make(chan reply, 1)
+	go func() { done <- r.post(three, id) }()
+	one, two := r.session(0).call(t, "1"), r.session(0).call(t, "2")
+	one.to.Drop()
+	one.to.Drop()
+	if one.to.Answer(0, one.ok()) == nil || one.to.Send([]byte(`{}`)) == nil {
+		t.Error("a dropped request takes messages")
+	}
+	_ = two.to.Answer(0, two.ok())
+	if two.to.Answer(0, two.ok()) == nil {
+		t.Error("a second answer was taken")
+	}
+	r.session(0).call(t, "3")
+	r.session(0).die()
+	list, _ := events((<-done).body)
+	if len(list) != 2 || !strings.Contains(list[0].data, `"id":2`) || !strings.Contains(list[1].data, `"id":3`) || errorOf(list[1].data) != -32603 {
+		t.Errorf("%+v", list)
+	}
+
+	id = r.start("2025-03-26")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	go func() {
+		if resp, err := r.begin(ctx, http.MethodPost, "", three, id); err == nil {
+			_, _ = resp.Body.Read(make([]byte, 1))
+			cancel(nil)
+			resp.Body.Close()
+		}
+	}()
+	two = r.session(1).call(t, "2")
+	r.session(1).call(t, "3")
+	_ = two.to.Answer(0, two.ok())
+	eventually(t, "two calls stopped", func() bool { return len(r.session(1).abandoned()) == 2 })
+	r.session(1).mu.Lock()
+	defer r.session(1).mu.Unlock()
+	if _, ok := r.session(1).gone[two.Exchange]; ok {
+		t.Error("the answered call was stopped")
+	}
+}
+
 // MCP-G5: headers go out after HeaderWait at the latest, then comments.
 func TestQuietStream(t *testing.T) {
 	r := newRig(t, Config{HeaderWait: 10 * time.Millisecond, KeepAlive: 10 * time.Millisecond})
@@ -545,6 +590,7 @@ func TestSessionBounds(t *testing.T) {
 	if got := r.post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}`); got.status != 503 {
 		t.Errorf("third session: %+v", got)
 	}
+	r.session(1).call(t, "0") // still there
 	eventually(t, "idle end", func() bool { return len(r.session(0).closes()) == 1 })
 	if got := r.post(call("1", "now"), id); got.status != 404 {
 		t.Errorf("%+v", got)

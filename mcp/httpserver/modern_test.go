@@ -2,6 +2,8 @@ package httpserver
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -240,6 +242,8 @@ func TestBackendErrors(t *testing.T) {
 	}{
 		{&EraError{Supported: []string{"2025-06-18"}}, 400, 200, -32022},
 		{ErrBusy, 503, 503, -32603},
+		{fmt.Errorf("upstream: %w", ErrEra), 400, 400, -32600},
+		{fmt.Errorf("upstream: %w", &EraError{}), 400, 200, -32022},
 		{context.DeadlineExceeded, 502, 502, -32603},
 	} {
 		r := newRig(t, Config{Backend: &fake{refuse: c.err}})
@@ -252,7 +256,7 @@ func TestBackendErrors(t *testing.T) {
 		if got.status != c.legacy || errorOf(got.body) == 0 || got.header.Get("Mcp-Session-Id") != "" {
 			t.Errorf("%v, legacy: %+v", c.err, got)
 		}
-		if c.code == -32022 && !strings.Contains(got.body, "2025-06-18") {
+		if _, ok := c.err.(*EraError); ok && (!errors.Is(c.err, ErrEra) || !strings.Contains(got.body, "2025-06-18")) {
 			t.Errorf("no versions in %s", got.body)
 		}
 	}

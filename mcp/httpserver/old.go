@@ -53,7 +53,7 @@ func (h *Handler) serveOldMessage(w http.ResponseWriter, r *http.Request, who Ca
 	}
 	s := h.lookup(r.URL.Query().Get("session"), who.Principal, true)
 	if s == nil {
-		refuse(w, fail(http.StatusNotFound, codeInvalidRequest, noID, "session not found; its stream may have ended"))
+		turnAway(w, fail(http.StatusNotFound, codeInvalidRequest, noID, "session not found; its stream may have ended"))
 		return
 	}
 	in, f := h.readBody(w, r)
