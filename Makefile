@@ -5,10 +5,10 @@ GO    ?= go
 BELAY := bin/belay
 
 .DEFAULT_GOAL := help
-.PHONY: help build run demo test interop bench lint fmt clean
+.PHONY: help build run demo test interop conformance bench lint fmt clean
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## bin/belay for this machine
 	@mkdir -p bin
@@ -25,6 +25,9 @@ test: ## install what the tests need, then vet, cross-build, fuzz briefly and ru
 
 interop: ## the pinned real peers: official SDKs and the reference server (needs a package registry)
 	$(GO) run ./interop
+
+conformance: ## the official conformance suite, directly and through Belay: equal? (needs a package registry)
+	$(GO) run ./conformance
 
 bench: ## the bars of docs/performance.md, each beside a direct connection in the same run
 	$(GO) run ./bench

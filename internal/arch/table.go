@@ -162,6 +162,10 @@ var Table = []Row{
 		[]string{"github.com/modelcontextprotocol/go-sdk"},
 		"drives the built binary with other people's clients and servers",
 	},
+	{
+		"conformance", 6, nil, nil,
+		"drives the built binary with the official suite; everything else is a process of its own",
+	},
 }
 
 // TestOnly lists other modules' packages that any package's tests may import
