@@ -124,10 +124,11 @@ func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request, who Call
 }
 
 // Close ends all sessions with c, answers what is in flight, and waits until
-// the last exchange is over. When ctx ends first it cuts the remaining streams
-// and returns ctx's cause. The sessions that Backend.Shared returned are the
-// backend's; whoever closes them first makes their callers read the better
-// answer. Close may be called again.
+// the last exchange is over. When ctx ends first it returns ctx's cause: a
+// server that does not end is given up, and a peer that does not read keeps its
+// exchange until WriteWait is over. The sessions that Backend.Shared returned are
+// the backend's; if it closes them first, their callers read the better answer.
+// Close may be called again.
 func (h *Handler) Close(ctx context.Context, c belay.Cancellation) error {
 	h.mu.Lock()
 	if first := !h.closed; first {
