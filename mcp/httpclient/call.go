@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -35,6 +36,7 @@ type call struct {
 	cancel context.CancelCauseFunc
 	state  atomic.Int32
 	trace  httptrace.ClientTrace
+	conn   net.Conn // on which the request goes, where Conn.ownConn
 
 	// Conn.mu guards what follows.
 	session string        // the id that came with the answer to initialize
@@ -80,7 +82,10 @@ func (k *call) post(header http.Header, to *url.URL) (*http.Response, error) {
 		Method: http.MethodPost, URL: to, Host: to.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Body: k.body(), GetBody: func() (io.ReadCloser, error) { return k.body(), nil }, ContentLength: int64(len(k.frame)),
 	}
-	k.trace = httptrace.ClientTrace{WroteHeaders: k.starts, WroteRequest: k.wrote}
+	k.trace.WroteRequest = k.wrote
+	if k.c.ownConn {
+		k.trace.GotConn, k.trace.WroteHeaders = k.gotConn, k.starts
+	}
 	resp, err := k.c.cfg.Client.RoundTrip(req.WithContext(httptrace.WithClientTrace(k.ctx, &k.trace)))
 	if err != nil {
 		return nil, k.failed(err)
@@ -107,21 +112,21 @@ func (k *call) begin() bool {
 }
 
 // starts is called by the HTTP client between headers and body, when it begins
-// to write the body. If the request was withdrawn before, it holds the writing
-// goroutine until the connection is closed, which the end of the request's
-// context brings about: headers alone, should they have left, make no message.
+// to write the body. If the request was withdrawn before, it closes the
+// connection, so that no body follows: headers alone, should they have left,
+// make no message.
 //
 // A body of our own that refuses to be read would be simpler. But the client
 // sends headers in a packet of their own in front of every body that it does not
 // know to lie in memory, which costs each request a system call.
 func (k *call) starts() {
-	if k.begin() {
-		return
-	}
-	if over := k.awaitOver(); over != nil {
-		<-over
+	if !k.begin() && k.conn != nil {
+		_ = k.conn.Close()
 	}
 }
+
+// gotConn is called by the HTTP client when it has chosen a connection.
+func (k *call) gotConn(info httptrace.GotConnInfo) { k.conn = info.Conn }
 
 // awaitOver is closed when the call's goroutine has ended; nil if it has.
 func (k *call) awaitOver() <-chan struct{} {
@@ -192,7 +197,7 @@ func (k *call) close(ctx context.Context) (Told, error) {
 
 // body is the frame on its way.
 func (k *call) body() io.ReadCloser {
-	if _, ours := k.c.cfg.Client.(*http.Transport); ours {
+	if k.c.ownConn {
 		return newPlainBody(k.frame)
 	}
 	return &gatedBody{k: k, rest: k.frame}
@@ -200,8 +205,8 @@ func (k *call) body() io.ReadCloser {
 
 var errWithdrawn = errors.New("the request was withdrawn")
 
-// gatedBody is for clients that may not call [call.starts]: its first Read is
-// the moment in which the request starts.
+// gatedBody is for connections that are not a request's own, and for clients
+// that we do not know: its first Read is the moment in which the request starts.
 type gatedBody struct {
 	k    *call
 	rest []byte

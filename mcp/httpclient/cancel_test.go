@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -237,27 +239,82 @@ func TestCancelBeforeStart(t *testing.T) {
 		t.Errorf("%q %q", s.all(), r.all())
 	}
 
-	dialing, dialled := make(chan struct{}), make(chan struct{})
-	tr := NewTransport()
-	dial := tr.DialContext
-	tr.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		close(dialing)
-		<-dialled
-		return dial(ctx, network, addr)
+	for name, wrap := range map[string]func(*http.Transport) http.RoundTripper{
+		"ours":    func(tr *http.Transport) http.RoundTripper { return tr },
+		"unknown": func(tr *http.Transport) http.RoundTripper { return roundTripper{tr} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dialing, dialled := make(chan struct{}), make(chan struct{})
+			tr := NewTransport()
+			defer tr.CloseIdleConnections()
+			dial := tr.DialContext
+			tr.DialContext = func(_ context.Context, network, addr string) (net.Conn, error) {
+				close(dialing)
+				<-dialled
+				return dial(t.Context(), network, addr)
+			}
+			c, r := open(t, Config{URL: s.URL, Client: wrap(tr)})
+			send(t, c, modernCall, "b-3")
+			<-dialing
+			if told := cancelCall(t, c, "b-3"); !told.NotStarted {
+				t.Errorf("%+v", told)
+			}
+			close(dialled)
+			if err := c.Close(within(t)); err != nil {
+				t.Error(err)
+			}
+			if s.count(`"b-3"`) != 0 || len(r.all()) != 0 {
+				t.Errorf("%q %q", s.all(), r.all())
+			}
+		})
 	}
-	c, r = open(t, Config{URL: s.URL, Client: tr})
-	send(t, c, modernCall, "b-3")
-	<-dialing
-	if told := cancelCall(t, c, "b-3"); !told.NotStarted {
-		t.Errorf("%+v", told)
-	}
-	close(dialled)
-	if err := c.Close(within(t)); err != nil {
-		t.Error(err)
-	}
-	tr.CloseIdleConnections()
-	if s.count(`"b-3"`) != 0 || len(r.all()) != 0 {
-		t.Errorf("%q %q", s.all(), r.all())
+}
+
+// roundTripper is a client that the package does not know.
+type roundTripper struct{ http.RoundTripper }
+
+// MCP-G16: each of many calls that are cancelled while they start is either
+// withdrawn, and then never seen by the server, or sent; and sent ones are told.
+func TestCancelWhileStarting(t *testing.T) {
+	for name, wrap := range map[string]func(*http.Transport) http.RoundTripper{
+		"ours":    func(tr *http.Transport) http.RoundTripper { return tr },
+		"unknown": func(tr *http.Transport) http.RoundTripper { return roundTripper{tr} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t, func(s *server, x *exchange) { x.hang(s) })
+			tr := NewTransport()
+			defer tr.CloseIdleConnections()
+			c, r := open(t, Config{URL: s.URL, Client: wrap(tr)})
+			const n = 300
+			told := make([]Told, n)
+			var wg sync.WaitGroup
+			for i := range n {
+				send(t, c, modernCall, fmt.Sprintf("b-%d.", i))
+				wg.Go(func() {
+					for range i % 30 * 100 {
+						runtime.Gosched()
+					}
+					told[i] = cancelCall(t, c, fmt.Sprintf("b-%d.", i))
+				})
+			}
+			wg.Wait()
+			if err := c.Close(within(t)); err != nil {
+				t.Error(err)
+			}
+			withdrawn := 0
+			for i := range n {
+				if told[i].NotStarted {
+					withdrawn++
+					if s.count(fmt.Sprintf(`POST Protocol-Version=2026-07-28 Method=tools/call Name=x {"jsonrpc":"2.0","id":"b-%d."`, i)) != 0 {
+						t.Errorf("b-%d was withdrawn and seen", i)
+					}
+				}
+			}
+			t.Logf("%d of %d withdrawn", withdrawn, n)
+			if len(r.all()) != 0 {
+				t.Error(r.all())
+			}
+		})
 	}
 }
 

@@ -19,6 +19,10 @@ type Conn struct {
 	url *url.URL
 	to  Receiver
 
+	// ownConn: a request has its connection to itself while it is written, as in
+	// HTTP/1, so that it can be closed for it.
+	ownConn bool
+
 	ctx     context.Context // ends when the connection ends, with the reason
 	cancel  context.CancelCauseFunc
 	wg      sync.WaitGroup // of all goroutines; added to under mu, while there is no end
@@ -46,6 +50,9 @@ func Open(cfg Config, r Receiver) (*Conn, error) {
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	c.readers.New = func() any { return jsonrpc.NewEventReader(nil, jsonrpc.ReaderOptions{Max: cfg.MaxMessage}) }
 	c.session.kind = cfg.Transport
+	if tr, ok := cfg.Client.(*http.Transport); ok {
+		c.ownConn = u.Scheme == "http" && (tr.Protocols == nil || !tr.Protocols.UnencryptedHTTP2())
+	}
 	c.session.reset(c.cfg.Header)
 	return c, nil
 }

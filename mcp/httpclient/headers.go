@@ -96,7 +96,10 @@ func headerValue(s string) string {
 // plain reports whether text survives as a header: printable ASCII, no space at
 // its ends, and nothing that reads like our own frame.
 func plain(s string) bool {
-	if s == "" || s[0] == ' ' || s[len(s)-1] == ' ' || strings.HasPrefix(s, base64Prefix) && strings.HasSuffix(s, base64Suffix) {
+	if s == "" {
+		return true
+	}
+	if s[0] == ' ' || s[len(s)-1] == ' ' || strings.HasPrefix(s, base64Prefix) && strings.HasSuffix(s, base64Suffix) {
 		return false
 	}
 	for i := range len(s) {
