@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -63,7 +64,7 @@ func (h *harness) startServer(stateful bool, dir string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	address, port := l.Addr().String(), l.Addr().(*net.TCPAddr).Port
+	address := l.Addr().String()
 	if err := l.Close(); err != nil {
 		return nil, err
 	}
@@ -73,7 +74,7 @@ func (h *harness) startServer(stateful bool, dir string) (*process, error) {
 		return nil, fmt.Errorf("start everything-server: %w", err)
 	}
 	go p.wait()
-	p.url = fmt.Sprintf("http://localhost:%d/mcp", port)
+	p.url = localURL(address) + "/mcp"
 	for deadline := time.Now().Add(startTimeout); ; time.Sleep(10 * time.Millisecond) {
 		c, err := net.DialTimeout("tcp", address, time.Second)
 		if err == nil {
@@ -107,7 +108,7 @@ func startBelay(belay string, upstream map[string]any, dir string) (*process, er
 	if err := os.WriteFile(file, conf, 0o644); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(belay, "serve", "--config", file, "--listen", "127.0.0.1:0", "--json")
+	cmd := exec.Command(belay, "serve", "--config", file, "--listen", "127.0.0.1:0", "--json") //nolint:gosec // our own binary
 	cmd.Env = append(os.Environ(), "BELAY_RUNTIME_DIR="+filepath.Join(dir, "run"))
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -127,7 +128,9 @@ func startBelay(belay string, upstream map[string]any, dir string) (*process, er
 		first <- answer{line, err}
 		p.wait()
 	}()
-	var served struct{ URL string }
+	var served struct {
+		URL string `json:"url"`
+	}
 	select {
 	case a := <-first:
 		if err = a.err; err == nil {
@@ -141,7 +144,12 @@ func startBelay(belay string, upstream map[string]any, dir string) (*process, er
 		log, _ := os.ReadFile(filepath.Join(dir, "belay.log"))
 		return nil, fmt.Errorf("belay serve: %w: %s", err, log)
 	}
-	_, port, err := net.SplitHostPort(served.URL[len("http://"):])
-	p.url = "http://localhost:" + port + "/mcp/" + peerName
-	return p, err
+	p.url = localURL(served.URL) + "/mcp/" + peerName
+	return p, nil
+}
+
+// localURL names a local address or URL in the way that the suite wants for its
+// checks of foreign hosts.
+func localURL(address string) string {
+	return "http://localhost" + address[strings.LastIndexByte(address, ':'):]
 }

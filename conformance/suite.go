@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -119,15 +120,13 @@ var stamped = regexp.MustCompile(`^(.+)-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d-\d+Z$`)
 // begin with "server-".
 func readResults(dir, mode string) (outcome, error) {
 	o := outcome{scenarios: map[string][]check{}}
-	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+	root := os.DirFS(dir)
+	err := fs.WalkDir(root, ".", func(file string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.Name() != "checks.json" {
 			return err
 		}
-		folder, err := filepath.Rel(dir, filepath.Dir(path))
-		if err != nil {
-			return err
-		}
-		m := stamped.FindStringSubmatch(filepath.ToSlash(folder))
+		folder := path.Dir(file)
+		m := stamped.FindStringSubmatch(folder)
 		if m == nil {
 			return fmt.Errorf("the suite's folder %q holds no scenario and time", folder)
 		}
@@ -135,7 +134,7 @@ func readResults(dir, mode string) (outcome, error) {
 		if mode == "server" {
 			name = strings.TrimPrefix(name, "server-")
 		}
-		data, err := os.ReadFile(path)
+		data, err := fs.ReadFile(root, file)
 		if err != nil {
 			return err
 		}
