@@ -111,7 +111,7 @@ func (t *Tree) stopOneLocked(b *batch, r *Run, o *order) {
 
 // markLocked gives the run its cancellation and, first of all, its outcome.
 func (t *Tree) markLocked(b *batch, r *Run, o *order) {
-	job := task{run: r, end: r.end, stopper: r.spec.Stopper, idle: r.work == Waiting}
+	job := task{run: r, end: r.end, stopper: r.spec.Stopper, idle: r.work == Waiting && !r.paused}
 	if r.outcome == Pending {
 		r.outcome = Cancelled
 		job.settle = r.spec.OnCancel

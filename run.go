@@ -26,6 +26,7 @@ type Run struct {
 	outcome           Outcome
 	work              Work
 	place             place
+	paused            bool          // waiting, but was dispatched before: see Pause
 	hooks             []*attachment // other processes' runs below this one
 	timer             *time.Timer   // the deadline's
 	end               context.CancelCauseFunc
@@ -91,10 +92,26 @@ func (r *Run) Start() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if r.work == Waiting {
-		r.work = Running
+		r.work, r.paused = Running, false
 		t.emitLocked(EventChanged, r)
 	}
 	return r.work == Running && r.stop == nil
+}
+
+// Pause says that work which was dispatched does nothing until somebody gives it
+// what it waits for (an answer, an approval); Start says that it goes on. Unlike
+// one that was never started it is told of a Stop. It returns false, and changes
+// nothing, unless the work was running.
+func (r *Run) Pause() bool {
+	t := r.tree
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r.work != Running || r.stop != nil || r.place != inFlight {
+		return false
+	}
+	r.work, r.paused = Waiting, true
+	t.emitLocked(EventChanged, r)
+	return true
 }
 
 // Finish says that the work has ended by itself and that the caller is to be

@@ -47,6 +47,7 @@ func (u *upstream) asked(m *mcp.Message, about jsonrpc.ID) {
 		return
 	}
 	a := &ask{up: u, ours: s.askIDs.Next(), id: m.ID, token: m.ProgressToken(), method: m.Method}
+	related := u.relatedLocked(m)
 	switch {
 	case !about.IsZero():
 		a.about = u.calls[about.Key()]
@@ -54,6 +55,12 @@ func (u *upstream) asked(m *mcp.Message, about jsonrpc.ID) {
 		a.about = u.soleLocked()
 	}
 	a.to = s.outlet(a.about)
+	if related != nil { // it is the task's, whoever's stream it takes
+		if about.IsZero() {
+			a.to = s.taskOutletLocked(related.work)
+		}
+		a.about = related
+	}
 	if a.about != nil && a.about.stopped {
 		s.mu.Unlock()
 		u.send(jsonrpc.AppendError(nil, m.ID, mcp.CodeInvalidRequest, "the call was cancelled", nil))

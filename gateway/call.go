@@ -31,6 +31,8 @@ type call struct {
 	first  bool // a list request without cursor
 	task   bool // it asks a server that has tasks to become one (2025-11-25)
 	batch  *batch
+	ref    string     // the task that the request is about; "" none
+	work   *task      // that it stands for, in place of the request that became one; else nil
 	args   []byte     // of a tool that has stop hooks
 	run    *belay.Run // nil for a handshake, which nobody can cancel
 	frame  []byte     // a copy, of standing requests only: they are sent again to a fresh process
@@ -56,6 +58,7 @@ type call struct {
 	withdrawn   bool               // was stopped before a byte of it was written
 	asked       chan struct{}      // of a task: closed when tasks/cancel was sent, or is not needed
 	told        bool               // asked is closed
+	polled      bool               // the server is asked what became of the task
 	replied     belay.EvidenceKind // what the server sent after the Stop; "" nothing
 	judged      chan struct{}      // made with replied; closed when that has become evidence
 	partial     *string            // what a late success result said, until it was used
@@ -75,6 +78,7 @@ func (s *Session) newCall(a *mcp.Arrival, b *batch) *call {
 	}
 	c.policy = s.cfg.policy(c)
 	c.keepArguments(m)
+	c.ref = m.TaskRef()
 	if m.Task.Ok() && s.hand.Capability("tasks") {
 		c.task, c.asked = true, make(chan struct{})
 	}
@@ -123,22 +127,10 @@ func (c *call) onCancel(_ *belay.Run, cause *belay.Cancellation) {
 	s := c.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c.stopped = true
-	c.alive = make(chan struct{}, 1)
-	if c.up == nil {
-		c.dropped = true
-	} else {
-		c.up.stopping = append(c.up.stopping, c)
+	if c.up != nil {
 		c.up.owesLocked(c)
-		s.doubtLocked(c)
-		c.up.uncountLocked(c)
-		c.up.purgeLocked()
-		s.cancelAsksLocked(c)
-		if c.doomedLocked() {
-			c.up.drains++
-			c.up.undrainAfterLocked(c)
-		}
 	}
+	c.stopLocked()
 	switch {
 	case c.byCaller:
 		c.silenceLocked()
@@ -152,6 +144,25 @@ func (c *call) onCancel(_ *belay.Run, cause *belay.Cancellation) {
 			defer s.mu.Unlock()
 			c.answerLocked()
 		})
+	}
+}
+
+// stopLocked takes what was stopped out of what somebody waits for.
+func (c *call) stopLocked() {
+	c.stopped = true
+	c.alive = make(chan struct{}, 1)
+	if c.up == nil {
+		c.dropped = true
+		return
+	}
+	c.up.stopping = append(c.up.stopping, c)
+	c.s.doubtLocked(c)
+	c.up.uncountLocked(c)
+	c.up.purgeLocked()
+	c.s.cancelAsksLocked(c)
+	if c.doomedLocked() {
+		c.up.drains++
+		c.up.undrainAfterLocked(c)
 	}
 }
 
@@ -308,7 +319,7 @@ func (c *call) lateLocked(m *mcp.Message) {
 		return // a second answer to one request proves nothing more
 	}
 	if task := m.TaskID(); task != nil {
-		c.cancelTaskLocked(task)
+		c.cancelTaskLocked(m, task)
 		return // that it became a task proves nothing
 	}
 	c.askedLocked()

@@ -112,6 +112,12 @@ type Config struct {
 
 	maxUnread int // bytes that wait for the caller; 0: the default of jsonrpc
 
+	// Tasks knows whose the tasks of the server are; the sessions of one server
+	// share it. Nil: the session has its own.
+	Tasks *TaskRegistry
+
+	taskSlack time.Duration // see task.patience; default 30 s
+
 	// Idle, if set, is called once each time that nothing has passed for 5 s: the
 	// moment to give memory back. It must be quick and must not use the session.
 	Idle func()
@@ -145,6 +151,10 @@ func (c Config) withDefaults() (Config, error) {
 	orDuration(&c.Drain, 30*time.Second)
 	orDuration(&c.PartialWait, 200*time.Millisecond)
 	orDuration(&c.StartWait, 30*time.Second)
+	orDuration(&c.taskSlack, taskSlack)
+	if c.Tasks == nil {
+		c.Tasks = &TaskRegistry{}
+	}
 	if c.MaxProcesses <= 0 {
 		c.MaxProcesses = 16
 	}

@@ -85,7 +85,7 @@ func (c *call) permitted(ctx context.Context, p belay.Pressure) error {
 	if giveUp.After(p.GiveUp) {
 		giveUp = p.GiveUp
 	}
-	return c.watchForLife(ctx, giveUp, again)
+	return c.watchForLife(ctx, c.afterWord(giveUp), again)
 }
 
 // watchForLife returns nil as soon as there is a sign that the server still

@@ -349,6 +349,8 @@ func (u *upstream) failCallsLocked() (standing bool) {
 	for _, c := range u.calls {
 		switch {
 		case c.stopped:
+		case c.work != nil:
+			c.work.hostGoneLocked()
 		case c.method == mcp.MethodPing && u.force != nil: // it held no force up, and must not show it
 			u.removeLocked(c)
 			if c.run.Finish(belay.Completed) {

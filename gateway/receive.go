@@ -45,6 +45,7 @@ func (s *Session) deliver(a *mcp.Arrival, b *batch) {
 	defer s.mu.Unlock()
 	switch a.Kind {
 	case jsonrpc.Request:
+		s.cancelByTaskLocked(a.Message)
 		s.requestLocked(a, b)
 	case jsonrpc.Notification:
 		s.noticeLocked(a)
@@ -117,6 +118,9 @@ func (s *Session) requestLocked(a *mcp.Arrival, b *batch) {
 	if _, ok := s.calls[c.key]; ok {
 		s.replyLocked(c, jsonrpc.AppendError(nil, c.id, mcp.CodeInvalidRequest,
 			fmt.Sprintf("the id %s is in flight already; each request needs an id of its own", c.id), nil))
+		return
+	}
+	if s.refuseTaskLocked(c) {
 		return
 	}
 	var reason string

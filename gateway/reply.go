@@ -22,14 +22,12 @@ func (u *upstream) responded(m *mcp.Message, status int) {
 		answer <- bytes.Clone(m.Frame) // capacity 1, one answer
 		return
 	}
-	c := u.calls[key]
-	if of := u.taskCancels[key]; c == nil && of != nil {
-		delete(u.taskCancels, key)
+	if u.taskCancelAnsweredLocked(key, m) {
 		s.mu.Unlock()
-		of.taskCancelled(m)
 		return
 	}
-	if c == nil {
+	c := u.calls[key]
+	if c == nil || c.work != nil { // a task's request was answered before
 		s.mu.Unlock()
 		u.warn("the server answered an id that is not in flight; the answer was dropped", "id", m.ID)
 		return
@@ -46,11 +44,14 @@ func (u *upstream) responded(m *mcp.Message, status int) {
 		s.mu.Unlock()
 		return
 	}
+	task := u.becameTaskLocked(c, m)
+	elsewhere := s.aboutTaskLocked(c, m)
 	u.removeLocked(c)
 	if c.byCaller { // its cancel was read while the answer was on its way
 		c.silenceLocked()
 		u.releaseLocked(c)
 		s.mu.Unlock()
+		task.unwanted()
 		return
 	}
 	if why := s.unfitLocked(c); why != "" {
@@ -61,13 +62,18 @@ func (u *upstream) responded(m *mcp.Message, status int) {
 	}
 	s.forgetLocked(c)
 	c.answered = true
-	u.tasks.add(c, m)
 	u.releaseLocked(c)
 	edits := append(make([]jsonrpc.Edit, 0, 2), jsonrpc.Edit{At: m.IDAt, New: []byte(c.id.Raw())})
 	if c.standing() { // its last message names the subscription as well (MCP-73, A2)
 		if at := m.ResultSubscription(); at.Ok() {
 			edits = append(edits, jsonrpc.Edit{At: at, New: []byte(c.id.Raw())})
 		}
+	}
+	if c.method == mcp.MethodListTasks {
+		edits = mcp.FilterTasks(edits, m, s.ownsTask)
+	}
+	if elsewhere != nil {
+		defer elsewhere()
 	}
 	if c.batch != nil {
 		s.replyLocked(c, jsonrpc.AppendSplice(nil, m.Frame, edits...))
@@ -85,7 +91,7 @@ func (s *Session) unfitLocked(c *call) string {
 	if s.cfg.Isolation != IsolationCall || !mcp.Handshaking(c.method) {
 		return ""
 	}
-	for _, path := range [][]string{{"resources", "subscribe"}, {"tasks"}} {
+	for _, path := range [][]string{{"resources", "subscribe"}, {"tasks"}, {"extensions", "io.modelcontextprotocol/tasks"}} {
 		if s.hand.Capability(path...) {
 			return fmt.Sprintf("isolation call cannot be used with server %q: it declares %s; use isolation shared", s.cfg.Name, strings.Join(path, "."))
 		}
@@ -105,6 +111,9 @@ func (u *upstream) noticed(m *mcp.Message, about jsonrpc.ID) {
 	switch m.Method {
 	case mcp.NoticeProgress:
 		u.progressed(m)
+	case mcp.NoticeTaskStatus, mcp.NoticeTask:
+		u.taskNoticed(m)
+		u.announced(m, about)
 	case mcp.NoticeStopAck:
 		u.acked(m)
 	case mcp.NoticeCancelled:
@@ -122,10 +131,8 @@ func (u *upstream) progressed(m *mcp.Message) {
 	key := m.ProgressToken().Key()
 	c := u.calls[key]
 	if c == nil {
-		token := u.tasks.token(key)
 		s.mu.Unlock()
-		s.progress(s.home, m, token) // of a task, or of a call that has ended (MCP-41, MCP-51)
-		return
+		return // of a call or task that has ended (MCP-41, MCP-51)
 	}
 	if c.stopped || c.byCaller {
 		c.signOfLifeLocked("progress")
@@ -210,7 +217,7 @@ func (u *upstream) cancelled(m *mcp.Message) {
 		return
 	}
 	c := u.calls[key]
-	if c == nil || !c.standing() || c.stopped {
+	if c == nil || c.work != nil || !c.standing() || c.stopped {
 		s.mu.Unlock()
 		return // an id that is none of its own (MCP-20)
 	}

@@ -17,6 +17,9 @@ func (s *Session) routeLocked(c *call) *upstream {
 	if s.cfg.Isolation == IsolationCall && c.method == mcp.MethodCallTool {
 		return s.leaseLocked(c)
 	}
+	if u := s.taskHostLocked(c.ref); u != nil {
+		return u
+	}
 	u := s.current
 	switch {
 	case u == nil:

@@ -42,6 +42,7 @@ type Session struct {
 	passes    map[uint64]*call // of them, those that an HTTP exchange brought
 	asks      map[string]*ask  // server's requests to the caller, by our id
 	askIDs    jsonrpc.Minter
+	tasks     map[string]*task // by id, while something is waited for of them
 	seen      recent
 	current   *upstream   // takes what the caller sends; nil while a fresh one is made
 	all       []*upstream // every process that may still be alive
@@ -214,6 +215,7 @@ func (s *Session) shutdown(c belay.Cancellation) {
 	s.mu.Lock()
 	s.queue, s.queued = nil, 0 // the calls in it are cancelled, and answered
 	s.all, s.current = nil, nil
+	s.dropTasksLocked()
 	s.mu.Unlock()
 	s.answerAll()
 	if len(s.cfg.Command) > 0 {
@@ -231,7 +233,7 @@ func (s *Session) shutdown(c belay.Cancellation) {
 // there is nothing to stop: the session is just over.
 func (s *Session) endRun(c belay.Cancellation) {
 	s.mu.Lock()
-	idle := len(s.calls) == 0 && len(s.cfg.Command) == 0
+	idle := len(s.calls) == 0 && len(s.tasks) == 0 && len(s.cfg.Command) == 0
 	s.mu.Unlock()
 	if !idle || !s.run.Finish(belay.Completed) {
 		s.run.Cancel(c)

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/belayhq/belay"
@@ -42,24 +41,5 @@ func TestStoppedTask(t *testing.T) {
 			}
 			never(t, server, "notifications/cancelled")
 		})
-	}
-}
-
-// TestTaskTokensAreBounded: the oldest is forgotten.
-func TestTaskTokensAreBounded(t *testing.T) {
-	r, server, _ := play(t, linkOptions{cfg: strictly})
-	r.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}`)
-	m := got(t, server, "initialize")
-	say(t, server, `{"jsonrpc":"2.0","id":%s,"result":{"capabilities":{"tasks":{}}}}`, m.ID)
-	r.expect("0")
-	for i := 1; i <= maxTaskTokens+5; i++ {
-		r.send(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"x","task":{},"_meta":{"progressToken":%d}}}`, i, i)
-		say(t, server, `{"jsonrpc":"2.0","id":%s,"result":{"task":{"taskId":"t%d"}}}`, got(t, server, fmt.Sprintf(`"progressToken":"b-%d"`, i+1)).ID, i)
-	}
-	r.expect(fmt.Sprint(maxTaskTokens + 5))
-	r.s.mu.Lock()
-	defer r.s.mu.Unlock()
-	if n, m := len(r.s.current.tasks.tokens), len(r.s.current.tasks.order); n != maxTaskTokens || m != n {
-		t.Errorf("%d tokens in %d places are kept", n, m)
 	}
 }

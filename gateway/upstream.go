@@ -43,8 +43,7 @@ type upstream struct {
 	busy        int                    // calls that somebody is waiting for: not stopped, no subscription
 	asks        map[string]*ask        // its requests to the caller, by its own id
 	acks        map[string]*call       // by our token of the stop-ack extension
-	tasks       taskTokens             // of requests that became tasks
-	taskCancels map[string]*call       // stopped calls that became tasks, by the id of our tasks/cancel
+	taskCancels map[string]*taskCancel // by the id of our tasks/cancel
 	replay      map[string]chan []byte // our own requests while it is put into the session
 	tools       int                    // of busy, those of tools
 	untold      int                    // stopped calls of which the server, being no process, was not told yet

@@ -65,6 +65,10 @@ func (w *web) send(frame []byte, edits ...jsonrpc.Edit) error {
 	return w.conn.Send(frame, nil, edits...)
 }
 
+func (w *web) urge(frame []byte) (func(context.Context) error, error) {
+	return nil, w.conn.Send(frame, nil)
+}
+
 // withdraw cannot tell yet: see tell.
 func (w *web) withdraw(*call) bool { return false }
 
@@ -125,11 +129,13 @@ func (r *webServer) Lost(id jsonrpc.ID, err error) {
 	case c == nil: // of a request of ours, or of a call that is over
 		answer, ok := u.replay[id.Key()]
 		delete(u.replay, id.Key())
-		delete(u.taskCancels, id.Key())
+		u.taskCancelLostLocked(id.Key(), err)
 		s.mu.Unlock()
 		if ok {
 			answer <- frame // capacity 1, one answer
 		}
+	case c.work != nil: // its request was answered before
+		s.mu.Unlock()
 	case c.stopped: // the end of the stream proves nothing (MCP-G31)
 		u.removeLocked(c)
 		s.mu.Unlock()

@@ -19,6 +19,10 @@ type wire interface {
 	// send sends anything else, in the order in which it is called.
 	send(frame []byte, edits ...jsonrpc.Edit) error
 
+	// urge sends a request of ours that must not wait behind others. wait returns
+	// when it was written; nil: only its answer tells.
+	urge(frame []byte) (wait func(ctx context.Context) error, err error)
+
 	// withdraw takes the request of a call back, if not a byte of it was
 	// written, and reports whether it could (MCP-G16).
 	withdraw(c *call) bool
@@ -51,6 +55,11 @@ func (p pipe) request(c *call, _ []mcp.HeaderParam, frame []byte, edits ...jsonr
 func (p pipe) send(frame []byte, edits ...jsonrpc.Edit) error {
 	_, err := p.in.SendFrame(frame, edits...)
 	return err
+}
+
+func (p pipe) urge(frame []byte) (func(context.Context) error, error) {
+	seq, err := p.in.SendUrgentFrame(0, frame)
+	return func(ctx context.Context) error { return p.in.Wait(ctx, seq) }, err
 }
 
 func (p pipe) withdraw(c *call) bool { return p.in.Withdraw(c.seq) }

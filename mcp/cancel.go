@@ -53,16 +53,6 @@ func (m *Message) reason() string {
 	return belay.CleanReason(text)
 }
 
-// AppendCancelTask appends the request that asks a server to cancel a task,
-// whose id is given as JSON text (MCP-44, MCP-80).
-func AppendCancelTask(dst []byte, id jsonrpc.ID, task []byte, era Era) []byte {
-	params := append([]byte(`{"taskId":`), task...)
-	if era == Modern {
-		params = append(params, `,"_meta":{"`+metaVersion+`":"`+Revision26+`",`+metaSelf+`,"`+metaCapabilities+`":{"extensions":{"`+extTasks+`":{}}}}`...)
-	}
-	return jsonrpc.AppendRequest(dst, id, MethodCancelTask, append(params, '}'))
-}
-
 // AppendCancelled appends the notification that asks a peer to stop request id
 // (MCP-3). On a modern connection it carries _meta (A12).
 func AppendCancelled(dst []byte, id jsonrpc.ID, reason string, era Era) []byte {

@@ -313,7 +313,11 @@ func FuzzRead(f *testing.F) {
 		PartialText(&m)
 		ToolFailed(&m)
 		m.TaskID()
-		m.TaskCancelled()
+		m.TaskNews()
+		m.TaskRef()
+		m.RelatedTask()
+		m.InputRequired()
+		FilterTasks(nil, &m, func(string) bool { return false })
 		m.ResultSubscription()
 		var h Handshake
 		h.Sent(&m)

@@ -77,30 +77,6 @@ func (m *Message) Era() Era {
 	return Legacy
 }
 
-// TaskID is the JSON text of the task's id in a response that says that a
-// request became a task, in either kind of tasks (MCP-45, MCP-79); else nil.
-func (m *Message) TaskID() []byte {
-	at, ok, _ := jsonrpc.Path(m.Frame, m.Result, "task", "taskId")
-	if !ok {
-		kind, is, _ := jsonrpc.Member(m.Frame, m.Result, "resultType")
-		if !is || string(kind.Of(m.Frame)) != `"task"` {
-			return nil
-		}
-		at, ok, _ = jsonrpc.Member(m.Frame, m.Result, "taskId")
-	}
-	if !ok || jsonrpc.KindAt(m.Frame, at) != jsonrpc.StringValue {
-		return nil
-	}
-	return at.Of(m.Frame)
-}
-
-// TaskCancelled reports whether the answer to tasks/cancel says that the task
-// is cancelled. That of the extension says nothing (MCP-48, MCP-81).
-func (m *Message) TaskCancelled() bool {
-	at, ok, _ := jsonrpc.Member(m.Frame, m.Result, "status")
-	return ok && string(at.Of(m.Frame)) == `"cancelled"`
-}
-
 // ResultSubscription is where the result of a subscription that the server
 // ended names it (MCP-73); the zero Span if it does not.
 func (m *Message) ResultSubscription() jsonrpc.Span {
