@@ -10,6 +10,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"sync/atomic"
+	"time"
 
 	"github.com/belayhq/belay/jsonrpc"
 )
@@ -39,11 +40,13 @@ type call struct {
 	conn   net.Conn // on which the request goes, where Conn.ownConn
 
 	// Conn.mu guards what follows.
-	session string        // the id that came with the answer to initialize
-	stopped bool          // cancelled or forgotten: no Lost
-	over    bool          // the goroutine has ended
-	moved   chan struct{} // closed when the state is Written, or over; nil: nobody waits
-	done    chan struct{} // closed when over; nil: nobody waits
+	wroteAt  time.Time     // when the request had left
+	accepted bool          // the server has begun to answer
+	session  string        // the id that came with the answer to initialize
+	stopped  bool          // cancelled or forgotten: no Lost
+	over     bool          // the goroutine has ended
+	moved    chan struct{} // closed when the state is Written, or over; nil: nobody waits
+	done     chan struct{} // closed when over; nil: nobody waits
 }
 
 // run is the call's goroutine.
@@ -92,6 +95,9 @@ func (k *call) post(header http.Header, to *url.URL) (*http.Response, error) {
 	}
 	k.state.CompareAndSwap(stateQueued, stateStarted)
 	k.wrote(httptrace.WroteRequestInfo{})
+	k.c.mu.Lock()
+	k.accepted = true
+	k.c.mu.Unlock()
 	return resp, nil
 }
 
@@ -148,8 +154,17 @@ func (k *call) wrote(info httptrace.WroteRequestInfo) {
 		return
 	}
 	k.c.mu.Lock()
+	if !k.modern {
+		k.wroteAt = time.Now()
+	}
 	k.wakeLocked()
 	k.c.mu.Unlock()
+}
+
+func (k *call) isAccepted() bool {
+	k.c.mu.Lock()
+	defer k.c.mu.Unlock()
+	return k.accepted
 }
 
 func (k *call) wakeLocked() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/belayhq/belay/jsonrpc"
 	"github.com/belayhq/belay/mcp"
@@ -68,7 +69,42 @@ func (c *Conn) Cancel(ctx context.Context, id jsonrpc.ID, reason string) (Told, 
 	if stateless {
 		return c.tellBoth(ctx, k, reason)
 	}
-	return c.tell(ctx, k, reason)
+	told, err := c.tell(ctx, k, reason)
+	if err == nil {
+		c.tellAgain(k, reason)
+	}
+	return told, err
+}
+
+// A notification travels on another connection than its request, and a busy
+// server may read it first: it then knows no such request, ignores it (MCP-20),
+// and runs the call in full. A notification that came so early is therefore
+// repeated, which servers must bear (MCP-21).
+var (
+	early      = time.Second // so long after the request was written
+	repetition = [...]time.Duration{100 * time.Millisecond, time.Second}
+)
+
+// tellAgain repeats the notification while the server has shown no sign of
+// having read the request.
+func (c *Conn) tellAgain(k *call, reason string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended != nil || k.accepted || k.over || time.Since(k.wroteAt) > early {
+		return
+	}
+	c.wg.Add(1)
+	go func() {
+		defer c.wg.Done()
+		for _, d := range repetition {
+			if !wait(k.ctx, d) || !k.waits() || k.isAccepted() {
+				return
+			}
+			if _, err := c.tell(k.ctx, k, reason); err != nil {
+				return
+			}
+		}
+	}()
 }
 
 // tell sends the notification.

@@ -381,3 +381,30 @@ func TestHandshakeIsNeverCancelled(t *testing.T) {
 		t.Errorf("%q %q", s.all(), r.all())
 	}
 }
+
+// MCP-20, A9: a server that reads the cancel before its request ignores it; a
+// cancel that was so early is repeated until the server shows that it has read
+// the request.
+func TestEarlyCancelIsRepeated(t *testing.T) {
+	s := newServer(t, nil)
+	read := make(chan struct{})
+	inner := legacy("s-1", func(s *server, x *exchange) { x.events(); s.add("begun"); x.hang(s) })
+	h := handler(s, inner)
+	s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength > 1000 { // the call, whose body is read late
+			s.add("late")
+			<-read
+		}
+		h.ServeHTTP(w, r)
+	})
+	c, r := open(t, Config{URL: s.URL})
+	handshake(t, c, s, r)
+	send(t, c, `{"jsonrpc":"2.0","id":"b-1","method":"tools/call","params":{"x":%q}}`, strings.Repeat("x", 1000))
+	s.wait(t, 1, "late")
+	cancelCall(t, c, "b-1")
+	s.wait(t, 2, `"requestId":"b-1"`)
+	close(read)
+	s.wait(t, 1, "begun")
+	c.Forget(jsonrpc.StringID("b-1"))
+	s.wait(t, 1, "gone")
+}
