@@ -28,10 +28,24 @@ type improvement struct {
 
 // improvements are the only differences that are meant. What Belay does better
 // has to stay so: the plain status of the direct side is a difference then.
-var improvements = []improvement{{
-	"server-sse-polling", "server-sse-priming-event (ServerSendsPrimingEvent)", "WARNING", success,
-	"Belay begins the streams of 2025-11-25 with an event id to come back with, as the specification recommends; the server does not",
-}}
+var improvements = []improvement{
+	{
+		"server-sse-polling", "server-sse-priming-event (ServerSendsPrimingEvent)", warning, success,
+		"Belay begins the streams of 2025-11-25 with an event id to come back with, as the specification recommends; the Go server does not",
+	},
+	{
+		"server-sse-polling", "server-sse-retry-field (ServerSendsRetryField)", warning, success,
+		"Belay says after which time to come back; the reference server does not",
+	},
+	{
+		"dns-rebinding-protection", "localhost-host-rebinding-rejected (DNSRebindingRejected)", failure, success,
+		"Belay refuses foreign Host and Origin headers; the reference server takes them",
+	},
+	{
+		"server-session-lifecycle", "server-session-terminated-returns-404 (SessionTerminatedReturns404)", failure, success,
+		"Belay answers 404 to the id of an ended session; the reference server answers 400",
+	},
+}
 
 // expected is what has to be seen through Belay, given the direct side.
 func expected(scenario, check, direct string) (string, *improvement) {

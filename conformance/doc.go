@@ -6,15 +6,15 @@
 // # Method
 //
 // The yardstick is equality, not success: the peers are the official Go SDK's
-// conformance server and client, which do not pass everything themselves, and
-// a gateway must change nothing of that. In each group the suite runs once
+// conformance server and client and the reference server, which do not pass
+// everything themselves, and a gateway must change nothing of that. In each group the suite runs once
 // without Belay and once with it, in the same minute on the same machine. The
 // checks that it writes are compared one by one, by scenario, id and name:
 // the same passes, failures, warnings and skips as often, and the same exit
 // code. What the suite calls INFO (its log of requests and responses) is left
 // out; so are texts and times.
 //
-//	server   suite -> [belay serve] -> everything-server
+//	server   suite -> [belay serve] -> server
 //	client   suite as server <- [belay serve] <- everything-client
 //
 // The server is tested over HTTP in both eras, and over stdio behind Belay's

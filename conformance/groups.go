@@ -13,9 +13,19 @@ type group struct {
 	name     string
 	revision string // the suite's frozen set of requirements
 	side     side
-	stateful bool // mode of everything-server; the other is that of 2026-07-28
+	peer     peer
 	known    figures
 }
+
+// peer is who is on the other side of Belay.
+type peer int
+
+const (
+	goStateful  peer = iota // everything-server with sessions
+	goStateless             // everything-server as 2026-07-28 has it
+	reference               // the reference server, on the TypeScript SDK
+	goClient
+)
 
 // side says where Belay and the peer are.
 type side int
@@ -35,12 +45,14 @@ func (f figures) String() string {
 
 // groups are all comparisons, with what the pinned versions give directly.
 var groups = []group{
-	{"server over HTTP, 2025-11-25", "2025-11-25", serverHTTP, true, figures{33, 82, 0, 0}},
-	{"server over HTTP, 2026-07-28", "2026-07-28", serverHTTP, false, figures{50, 165, 30, 0}},
-	{"server over stdio, 2025-11-25", "2025-11-25", serverStdio, true, figures{33, 82, 0, 0}},
-	{"server over stdio, 2026-07-28", "2026-07-28", serverStdio, false, figures{50, 165, 30, 0}},
-	{"client over HTTP, 2025-11-25", "2025-11-25", clientHTTP, true, figures{5, 20, 0, 0}},
-	{"client over HTTP, 2026-07-28", "2026-07-28", clientHTTP, false, figures{8, 62, 0, 0}},
+	{"Go server over HTTP, 2025-11-25", "2025-11-25", serverHTTP, goStateful, figures{33, 82, 0, 0}},
+	{"Go server over HTTP, 2026-07-28", "2026-07-28", serverHTTP, goStateless, figures{50, 165, 30, 0}},
+	{"Go server over stdio, 2025-11-25", "2025-11-25", serverStdio, goStateful, figures{33, 82, 0, 0}},
+	{"Go server over stdio, 2026-07-28", "2026-07-28", serverStdio, goStateless, figures{50, 165, 30, 0}},
+	{"reference server over HTTP, 2025-11-25", "2025-11-25", serverHTTP, reference, figures{33, 47, 22, 1}},
+	{"reference server over stdio, 2025-11-25", "2025-11-25", serverStdio, reference, figures{33, 47, 22, 1}},
+	{"Go client over HTTP, 2025-11-25", "2025-11-25", clientHTTP, goClient, figures{5, 20, 0, 0}},
+	{"Go client over HTTP, 2026-07-28", "2026-07-28", clientHTTP, goClient, figures{8, 62, 0, 0}},
 }
 
 // pastBelay names the scenarios that cannot run through anything: their tokens
@@ -83,17 +95,16 @@ func (h *harness) group(g *group) *result {
 	return r
 }
 
-// server runs the suite against everything-server and against Belay in front of
-// the same one.
+// server runs the suite against a server and against Belay in front of it.
 func (h *harness) server(g *group, direct, via string) (d, v outcome, err error) {
-	peer, err := h.startServer(g.stateful, direct)
+	peer, err := h.startServer(g.peer, direct)
 	if err != nil {
 		return d, v, err
 	}
 	defer peer.end()
 	upstream := map[string]any{"url": peer.url}
 	if g.side == serverStdio {
-		upstream = map[string]any{"command": h.kit.server}
+		upstream = h.kit.stdioServer(g.peer)
 	}
 	belay, err := startBelay(h.belay, upstream, via)
 	if err != nil {

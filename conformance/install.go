@@ -5,12 +5,15 @@ import (
 	"context"
 	"crypto/sha256"
 	"embed"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -34,7 +37,9 @@ const installTimeout = 4 * time.Minute
 // kit is what is installed: the suite with the Node it needs, and its peers.
 type kit struct {
 	suite          []string // the command that runs the suite
-	server, client string   // the peers' binaries
+	server, client string   // binaries of the Go SDK's peers
+	node           string
+	reference      string // the reference server's script
 }
 
 // install brings everything into the cache, once for each content of the pins.
@@ -83,8 +88,11 @@ func (k *kit) installSuite(dir string) error {
 			return err
 		}
 	}
+	script := func(name string) string {
+		return filepath.Join(dir, "node_modules", "@modelcontextprotocol", name, "dist", "index.js")
+	}
 	node, err := findNode(dir)
-	k.suite = []string{node, filepath.Join(dir, "node_modules", "@modelcontextprotocol", "conformance", "dist", "index.js")}
+	k.node, k.suite, k.reference = node, []string{node, script("conformance")}, script("server-everything")
 	return err
 }
 
@@ -126,13 +134,18 @@ func step(dir string, env []string, name string, args ...string) error {
 	return fmt.Errorf("%s %s: %w: %s", name, args[0], errors.Join(err, context.Cause(ctx)), out[max(0, len(out)-600):])
 }
 
-// suiteVersion is the pin, for the head of the page.
-func suiteVersion() string {
-	data, err := pins.ReadFile("suite/package.json")
-	if err != nil {
-		return "?"
+// versions names the pins for the head of the page.
+func versions() string {
+	list := []string{"go-sdk conformance peers " + peerVersion}
+	var file struct {
+		Dependencies map[string]string `json:"dependencies"`
 	}
-	_, rest, _ := strings.Cut(string(data), `"@modelcontextprotocol/conformance": "`)
-	version, _, _ := strings.Cut(rest, `"`)
-	return version
+	data, err := pins.ReadFile("suite/package.json")
+	if err != nil || json.Unmarshal(data, &file) != nil {
+		return "unknown"
+	}
+	for _, name := range slices.Sorted(maps.Keys(file.Dependencies)) {
+		list = append(list, name+" "+file.Dependencies[name])
+	}
+	return strings.Join(list, ", ")
 }

@@ -58,8 +58,26 @@ func (p *process) end() {
 	}
 }
 
-// startServer starts everything-server on a free port.
-func (h *harness) startServer(stateful bool, dir string) (*process, error) {
+// httpServer is the command of a peer that serves HTTP on an address.
+func (k *kit) httpServer(who peer, host, port string) *exec.Cmd {
+	if who == reference {
+		cmd := exec.Command(k.node, k.reference, "streamableHttp")
+		cmd.Env = append(os.Environ(), "PORT="+port)
+		return cmd
+	}
+	return exec.Command(k.server, "-http="+net.JoinHostPort(host, port), fmt.Sprintf("-stateless=%t", who == goStateless))
+}
+
+// stdioServer is the same peer over stdio, as Belay's configuration has it.
+func (k *kit) stdioServer(who peer) map[string]any {
+	if who == reference {
+		return map[string]any{"command": k.node, "args": []string{k.reference, "stdio"}}
+	}
+	return map[string]any{"command": k.server}
+}
+
+// startServer starts a peer on a free port.
+func (h *harness) startServer(who peer, dir string) (*process, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -68,10 +86,14 @@ func (h *harness) startServer(stateful bool, dir string) (*process, error) {
 	if err := l.Close(); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(h.kit.server, "-http="+address, fmt.Sprintf("-stateless=%t", !stateful))
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	cmd := h.kit.httpServer(who, host, port)
 	p, err := launch(cmd, filepath.Join(dir, "server.log"))
 	if err != nil {
-		return nil, fmt.Errorf("start everything-server: %w", err)
+		return nil, fmt.Errorf("start the peer: %w", err)
 	}
 	go p.wait()
 	p.url = localURL(address) + "/mcp"
@@ -82,12 +104,12 @@ func (h *harness) startServer(stateful bool, dir string) (*process, error) {
 		}
 		select {
 		case <-p.exited:
-			return nil, fmt.Errorf("everything-server ended at once: %v", p.cmd.ProcessState)
+			return nil, fmt.Errorf("the peer ended at once: %v", p.cmd.ProcessState)
 		default:
 		}
 		if time.Now().After(deadline) {
 			p.end()
-			return nil, fmt.Errorf("everything-server does not listen: %w", err)
+			return nil, fmt.Errorf("the peer does not listen: %w", err)
 		}
 	}
 }

@@ -25,6 +25,7 @@ const suiteTimeout = 10 * time.Minute
 const (
 	success = "SUCCESS"
 	failure = "FAILURE"
+	warning = "WARNING"
 	info    = "INFO"
 )
 

@@ -79,12 +79,13 @@ func (t *table) better() (list []*improvement) {
 
 const head = `# Conformance
 
-Written by ` + "`go run ./conformance -update`" + ` on %s; ` + "`make conformance`" + ` repeats it, in CI too. The official MCP conformance suite runs against
-the official Go SDK's conformance server and client, directly and with ` + "`belay serve`" + ` in between. What is
-asked is equality: the same checks pass, the same fail, the same exit code. The failures below are the
-peers' own, in scenarios that the suite does not score (the tasks extension).
+Written by ` + "`go run ./conformance -update`" + ` on %s; ` + "`make conformance`" + ` repeats it, in CI too. The
+official MCP conformance suite runs against the official Go SDK's conformance server and client and the
+reference server, directly and with ` + "`belay serve`" + ` in between. What is asked is equality: the same checks
+pass, the same fail, the same exit code. The failures below are the peers' own: the tasks extension, which
+the suite does not score, and the suite's tools, which the reference server does not have.
 
-Versions: @modelcontextprotocol/conformance %s, go-sdk conformance peers %s.
+Versions: %s.
 
 `
 
@@ -101,14 +102,14 @@ const foot = `
 // markdown is the page that is kept.
 func (t *table) markdown() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, head, time.Now().UTC().Format(time.DateOnly), suiteVersion(), peerVersion)
+	fmt.Fprintf(&out, head, time.Now().UTC().Format(time.DateOnly), versions())
 	fmt.Fprintf(&out, "| %s |\n|%s\n", strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
 	for _, r := range t.rows {
 		fmt.Fprintf(&out, "| %s |\n", strings.Join(r.cells(), " | "))
 	}
 	out.WriteString(foot)
 	for _, b := range t.better() {
-		fmt.Fprintf(&out, "- Better through Belay: %s, %s, is a %s directly and a %s through Belay: %s.\n", b.scenario, b.check, b.from, b.to, b.why)
+		fmt.Fprintf(&out, "- Better through Belay, `%s` in %s (%s directly, %s through Belay): %s.\n", b.check, b.scenario, b.from, b.to, b.why)
 	}
 	return out.String()
 }
