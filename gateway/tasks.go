@@ -282,12 +282,19 @@ func (s *Session) refuseTaskLocked(c *call) bool {
 
 // taskHostLocked is the process that works on the task a request is about, if
 // one that takes requests does: they reach it while it is drained, too, since a
-// task that is waited for may need them to end.
+// task that is waited for may need them to end, and a tasks/cancel must arrive.
 func (s *Session) taskHostLocked(ref string) *upstream {
-	if t := s.tasks[ref]; ref != "" && t != nil && t.up.ready && !t.up.dead && t.counted {
+	if t := s.tasks[ref]; ref != "" && t != nil && t.up.ready && !t.up.dead {
 		return t.up
 	}
 	return nil
+}
+
+// ofStoppedTaskLocked reports whether a request is about a task that is being
+// stopped. It goes down with the task, and holds no force up.
+func (s *Session) ofStoppedTaskLocked(c *call) bool {
+	t := s.tasks[c.ref]
+	return c.ref != "" && t != nil && t.run.Cancellation() != nil
 }
 
 // taskAnswer is what the answer to a request about a task says.

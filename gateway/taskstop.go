@@ -27,6 +27,11 @@ func (t *task) onCancel(*belay.Run, *belay.Cancellation) {
 		t.up.owesLocked(t.call)
 	}
 	t.stopLocked()
+	for _, c := range s.calls {
+		if c.ref == t.taskID && c.up != nil {
+			c.up.uncountLocked(c)
+		}
+	}
 }
 
 // Tell sends tasks/cancel, unless the caller's own is on its way (MCP-44,

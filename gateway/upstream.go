@@ -128,7 +128,7 @@ func (u *upstream) dispatchLocked(c *call, m *mcp.Message) {
 	if c.method == mcp.MethodCallTool {
 		u.beginLocked(c)
 	}
-	if c.run != nil && !c.standing() {
+	if c.run != nil && !c.standing() && !u.s.ofStoppedTaskLocked(c) {
 		c.counted = true
 		u.busy++
 	}

@@ -10,15 +10,17 @@ import (
 
 // call is one request in flight.
 type call struct {
-	s      *server
-	id     json.RawMessage
-	method string
-	key    string          // of its witness lines; set before the tool runs
-	token  json.RawMessage // progress token; nil = none
-	modern bool
-	deaf   bool
-	ctx    context.Context // ends when the call was told, unless it is deaf
-	cancel context.CancelCauseFunc
+	s       *server
+	id      json.RawMessage
+	method  string
+	key     string          // of its witness lines; set before the tool runs
+	token   json.RawMessage // progress token; nil = none
+	modern  bool
+	deaf    bool
+	task    *fakeTask       // whose work this is; nil: it is a plain call
+	becomes *fakeTask       // what the request has become; guarded by server.mu
+	ctx     context.Context // ends when the call was told, unless it is deaf
+	cancel  context.CancelCauseFunc
 
 	mu       sync.Mutex // guards the fields below
 	isTold   bool       // a cancel for this call was read
@@ -83,6 +85,10 @@ func (c *call) replyRaw(raw []byte) {
 	if !c.once() {
 		return
 	}
+	if c.task != nil {
+		c.task.end("completed", raw, nil)
+		return
+	}
 	if c.modern && len(raw) > 1 {
 		head := []byte(`{"resultType":"complete"`)
 		if string(raw) != "{}" {
@@ -94,7 +100,12 @@ func (c *call) replyRaw(raw []byte) {
 }
 
 func (c *call) fail(code int, text string) {
-	if c.once() {
+	if !c.once() {
+		return
+	}
+	if c.task != nil {
+		c.task.end("failed", nil, fmt.Appendf(nil, `{"code":%d,"message":%s}`, code, quote(text)))
+	} else {
 		c.s.out.fail(c.id, code, text)
 	}
 }

@@ -28,6 +28,8 @@ type params struct {
 	URI             string                     `json:"uri"`
 	RequestState    string                     `json:"requestState"`
 	InputResponses  json.RawMessage            `json:"inputResponses"`
+	Task            json.RawMessage            `json:"task"`
+	TaskID          string                     `json:"taskId"`
 }
 
 // request handles one request of the client.
@@ -50,6 +52,9 @@ func (s *server) request(m message) {
 	}
 	if m.Method == "tools/call" {
 		s.callTool(c, p) // finishes the call itself
+		return
+	}
+	if s.aboutTask(c, p) { // finishes the call itself
 		return
 	}
 	s.plain(c, p)
@@ -123,11 +128,16 @@ func (s *server) plain(c *call, p params) {
 }
 
 func (s *server) capabilities() map[string]any {
-	return map[string]any{
+	list := map[string]any{
 		"tools":     map[string]any{"listChanged": true},
 		"logging":   map[string]any{},
 		"resources": map[string]any{"subscribe": !s.opt.noSubscribe},
 	}
+	if s.opt.tasks {
+		list["tasks"] = map[string]any{"cancel": struct{}{}, "list": struct{}{}, "requests": map[string]any{"tools": map[string]any{"call": struct{}{}}}}
+		list["extensions"] = map[string]any{extTasks: struct{}{}}
+	}
+	return list
 }
 
 func (s *server) info() map[string]any {

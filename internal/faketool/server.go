@@ -40,6 +40,8 @@ type options struct {
 	dieOnStart, versions            bool
 	toolsChange, noSubscribe        bool
 	dieFrom                         int
+	tasks, taskTwice, taskNotify    bool
+	taskLate, taskTTL               time.Duration
 }
 
 func (o *options) flags(fs *flag.FlagSet) {
@@ -68,6 +70,11 @@ func (o *options) flags(fs *flag.FlagSet) {
 	fs.IntVar(&o.dieFrom, "die-from", 0, "exit at once with code 41 from the n-th start on")
 	fs.BoolVar(&o.versions, "versions", false, "serverInfo.version differs at each start")
 	fs.BoolVar(&o.noSubscribe, "no-subscribe", false, "declare no resource subscriptions, which isolation call cannot have")
+	fs.BoolVar(&o.tasks, "tasks", false, "calls may become tasks: those of 2025-11-25, and of the extension with the argument task")
+	fs.DurationVar(&o.taskLate, "task-late", 0, "say so this long after the work has begun")
+	fs.BoolVar(&o.taskTwice, "task-twice", false, "say so twice")
+	fs.BoolVar(&o.taskNotify, "task-notify", false, "notify of each state of a task")
+	fs.DurationVar(&o.taskTTL, "task-ttl", time.Minute, "the time to live of tasks")
 	fs.BoolVar(&o.toolsChange, "tools-change", false, "the list of tools differs at each start")
 }
 
@@ -82,6 +89,7 @@ type server struct {
 
 	mu     sync.Mutex // guards everything below
 	calls  map[string]*call
+	tasks  map[string]*fakeTask
 	asks   map[string]chan message
 	askSeq int
 	listen map[string]bool // ids of subscriptions/listen
@@ -118,7 +126,7 @@ func runServer(args []string) int {
 	}
 	opt.arm()
 	s := &server{
-		opt: opt, calls: map[string]*call{}, asks: map[string]chan message{},
+		opt: opt, calls: map[string]*call{}, tasks: map[string]*fakeTask{}, asks: map[string]chan message{},
 		listen: map[string]bool{}, ready: make(chan struct{}),
 	}
 	s.out.out = os.Stdout
@@ -343,6 +351,7 @@ func (s *server) cancelled(m message) {
 	s.mu.Lock()
 	c := s.calls[id]
 	listening := s.listen[id]
+	isTask := c != nil && c.becomes != nil
 	delete(s.listen, id)
 	s.mu.Unlock()
 	switch {
@@ -351,6 +360,8 @@ func (s *server) cancelled(m message) {
 		c.finish()
 	case c == nil:
 		s.wit.writeAt(at, serverKey, "unknown-cancel", id)
+	case isTask && !c.modern:
+		s.violation("cancel of a request that is a task") // MCP-44
 	case c.key == "initialize":
 		s.violation("cancel of initialize")
 	default:

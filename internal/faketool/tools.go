@@ -27,6 +27,7 @@ type arguments struct {
 	URI      string          `json:"uri"`
 	Level    string          `json:"level"`
 	Text     string          `json:"text"`
+	Task     bool            `json:"task"` // become a task of the extension
 }
 
 // tool is one entry of the table. An inline tool answers from the reading loop,
@@ -54,6 +55,7 @@ func init() {
 		"list_changed": {"adds a tool and notifies", true, (*server).listChanged},
 		"misbehave":    {"does one of: " + mischiefKinds, true, (*server).misbehave},
 		"crash":        {"kills the server in the middle of the call", true, (*server).crash},
+		"taskask":      {"as tick, as a task that needs an answer first", false, (*server).taskAsk},
 		"shell":        {"runs text as a shell command and returns when the shell has ended", false, (*server).shell},
 		"hang":         {"never answers, writes nothing, listens to nothing", false, (*server).hang},
 	}
@@ -83,6 +85,10 @@ func (s *server) callTool(c *call, p params) {
 	c.key = a.Key // only the reading loop, which this is, touches it
 	if a.Deaf {
 		c.setDeaf()
+	}
+	if s.wantsTask(c, p, a) {
+		s.startTask(c, p, a, t)
+		return
 	}
 	if (t.inline || s.opt.single) && s.isReady() {
 		defer c.finish()
