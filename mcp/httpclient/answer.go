@@ -152,7 +152,7 @@ func (k *call) refused(resp *http.Response, kind string) error {
 // sessionGone reports whether a status means that the session is over. A server
 // that knows the session but not the method says so in its message.
 func (k *call) sessionGone(resp *http.Response, frame []byte) bool {
-	if resp.Request == nil || !k.c.expired(resp.Request.Header, resp.StatusCode) {
+	if !k.c.expired(k.sent, resp.StatusCode) {
 		return false
 	}
 	var e jsonrpc.Envelope

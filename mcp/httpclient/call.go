@@ -32,6 +32,7 @@ type call struct {
 	frame  []byte
 	modern bool
 	extra  http.Header     // headers of this request alone; nil: none
+	sent   http.Header     // all headers; the call's goroutine alone uses it
 	gate   <-chan struct{} // closed when it may go; nil: at once
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -81,6 +82,7 @@ func (k *call) exchange() error {
 // post sends the request to an endpoint. An error says that there is no HTTP
 // answer, and why.
 func (k *call) post(header http.Header, to *url.URL) (*http.Response, error) {
+	k.sent = header
 	req := &http.Request{
 		Method: http.MethodPost, URL: to, Host: to.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Body: k.body(), GetBody: func() (io.ReadCloser, error) { return k.body(), nil }, ContentLength: int64(len(k.frame)),

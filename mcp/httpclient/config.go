@@ -146,7 +146,7 @@ func NewTransport() *http.Transport {
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 20 * time.Second, PingTimeout: 20 * time.Second},
 		MaxIdleConns:           8192,
 		MaxIdleConnsPerHost:    4096,
-		IdleConnTimeout:        60 * time.Second,
+		IdleConnTimeout:        30 * time.Second,
 		MaxResponseHeaderBytes: 64 << 10,
 		DisableCompression:     true, // a stream must not wait in a decompressor
 		ReadBufferSize:         2 << 10,

@@ -32,7 +32,10 @@ func (c *Conn) deliverOne(frame []byte, k *call, status int) {
 	if m == nil {
 		m = new(mcp.Message)
 	}
-	defer messages.Put(m)
+	defer func() {
+		m.Frame = nil
+		messages.Put(m)
+	}()
 	if err := m.Read(frame); err != nil {
 		c.unreadable(m, k, err)
 		return

@@ -95,6 +95,9 @@ func (c *Conn) deliverNotice(n notice) {
 func (c *Conn) post(ctx context.Context, frame []byte, extra http.Header) (status int, err error) {
 	c.mu.Lock()
 	kind, header := c.session.kind, c.session.header
+	if len(extra) > 0 { // modern: no session
+		header = c.session.base
+	}
 	c.mu.Unlock()
 	to := c.url
 	if kind == SSE {
