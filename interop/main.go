@@ -20,6 +20,8 @@ func main() {
 			os.Exit(goClient(os.Args[2:]))
 		case goServerMarker:
 			os.Exit(goServer(os.Args[2:]))
+		case goAckMarker:
+			os.Exit(goAckServer())
 		}
 	}
 	os.Exit(run())
@@ -54,6 +56,7 @@ func run() int {
 	h.peers.install(h.cache)
 	h.clients(only)
 	h.servers(only)
+	h.stopAcks(only)
 	fmt.Print(h.table.text())
 	if md != "" {
 		if err := os.WriteFile(md, []byte(h.table.markdown(h.peers.versions())), 0o644); err != nil {

@@ -158,7 +158,7 @@ var Table = []Row{
 	},
 	{
 		"interop", 6,
-		[]string{"internal/faketool"},
+		[]string{"internal/faketool", "stopack"},
 		[]string{"github.com/modelcontextprotocol/go-sdk"},
 		"drives the built binary with other people's clients and servers",
 	},

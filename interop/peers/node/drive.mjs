@@ -15,10 +15,10 @@ function text(result) {
 }
 
 // drive takes what differs between the versions: connect() returns
-// { call(tool, args, options), close() }.
+// { call(tool, args, options), close(), era }.
 export async function drive(connect) {
   const session = await connect(config);
-  say("connected");
+  say("connected", { how: session.era });
 
   const stop = new AbortController();
   let seen = false;

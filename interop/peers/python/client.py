@@ -1,6 +1,7 @@
 """The official Python clients, version 1 and 2: the same steps as drive.mjs."""
 
 import json
+import os
 import sys
 import time
 from contextlib import asynccontextmanager
@@ -25,21 +26,22 @@ def text(result):
 
 @asynccontextmanager
 async def connect():
-    import os
-
-    params = StdioServerParameters(
+    url = config.get("url")
+    where = url or StdioServerParameters(
         command=config["command"], args=config["args"], env={**os.environ, **config["env"]}
     )
     if VERSION_2:
-        async with mcp.Client(params, mode=config.get("mode") or "auto") as client:
+        async with mcp.Client(where, mode=config.get("mode") or "auto") as client:
             yield client
-    else:
-        from mcp.client.stdio import stdio_client
+        return
+    from mcp.client.stdio import stdio_client
+    from mcp.client.streamable_http import streamable_http_client
 
-        async with stdio_client(params) as (read, write):
-            async with mcp.ClientSession(read, write) as session:
-                await session.initialize()
-                yield session
+    transport = streamable_http_client(url) if url else stdio_client(where)
+    async with transport as (read, write, *_):
+        async with mcp.ClientSession(read, write) as session:
+            await session.initialize()
+            yield session
 
 
 def seconds(value):
@@ -48,7 +50,7 @@ def seconds(value):
 
 async def main():
     async with connect() as session:
-        say("connected")
+        say("connected", how=str(getattr(session, "protocol_version", "")))
         with anyio.CancelScope() as scope:
             await call(session, scope)
         if scope.cancelled_caught:

@@ -1,5 +1,6 @@
 """A server on the official Python SDK, version 1 or 2: tick is async and so can
-be cancelled, deaf is a plain function, which no SDK can interrupt."""
+be cancelled, deaf is a plain function, which no SDK can interrupt. On stdio, or
+with PORT over Streamable HTTP."""
 
 import os
 import sys
@@ -9,8 +10,12 @@ import anyio
 
 try:
     from mcp.server.mcpserver import Context, MCPServer as Server
+
+    VERSION_2 = True
 except ImportError:
     from mcp.server.fastmcp import Context, FastMCP as Server
+
+    VERSION_2 = False
 
 witness = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY | os.O_APPEND)
 
@@ -21,7 +26,8 @@ def write(key, name, detail=""):
 
 
 write("server", "start")
-server = Server("tick-python")
+port = int(os.environ.get("PORT", "0"))
+server = Server("tick-python") if VERSION_2 or not port else Server("tick-python", port=port)
 
 
 @server.tool()
@@ -58,4 +64,9 @@ def echo(message: str = "") -> str:
     return message
 
 
-server.run()
+if not port:
+    server.run()
+elif VERSION_2:
+    server.run("streamable-http", port=port)
+else:
+    server.run("streamable-http")
