@@ -126,6 +126,12 @@ var Table = []Row{
 	},
 
 	{
+		"aggregate", 3,
+		[]string{".", "jsonrpc", "mcp", "mcp/httpserver"},
+		nil,
+		"several servers as one: a backend made of backends, so that it knows no server itself",
+	},
+	{
 		"serve", 4,
 		[]string{".", "jsonrpc", "mcp", "mcp/httpclient", "mcp/httpserver", "proc", "hook", "gateway", "internal/config", "internal/peers"},
 		nil,
