@@ -60,14 +60,14 @@ func act(role string, args []string) {
 	case "hang": // with a child, both deaf; FILE gets the pids
 		signal.Ignore(syscall.SIGTERM)
 		child := exec.Command(os.Args[0], actor, "deaf")
-		child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		leaveSession(child)
 		child.Stdout = os.Stdout
 		_ = child.Start()
 		_ = os.WriteFile(args[0], fmt.Appendf(nil, "%d %d", os.Getpid(), child.Process.Pid), 0o600)
 		time.Sleep(time.Minute)
 	case "leave": // ends at once and leaves a child that holds the output
 		child := exec.Command(os.Args[0], actor, "deaf")
-		child.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		leaveSession(child)
 		child.Stdout = os.Stdout
 		_ = child.Start()
 		_ = os.WriteFile(args[0], fmt.Appendf(nil, "%d", child.Process.Pid), 0o600)
@@ -212,8 +212,6 @@ func pids(t *testing.T, file string) (list []int) {
 	})
 	return list
 }
-
-func dead(pid int) bool { return syscall.Kill(pid, 0) == syscall.ESRCH }
 
 // stopper is how a gateway uses a Stop.
 type stopper struct{ *Stop }

@@ -117,9 +117,10 @@ func (s *Stop) awaitLook(ctx context.Context) {
 	}
 }
 
-// Terminate runs the terminate hook and then watches: see [Stop.Watch]. One that
-// fails looks once and returns, so that the next step is taken. Without a hook it
-// returns at once as well. In observe mode it is refused.
+// Terminate runs the terminate hook and then watches, as [Stop.Watch] does,
+// unless somebody watches already: then it returns at once. So it does after one
+// look when the hook failed, for the next step to be taken, and without a hook.
+// In observe mode it is refused.
 func (s *Stop) Terminate(ctx context.Context, c *belay.Cancellation) (*belay.Evidence, error) {
 	return s.force(ctx, Terminate, c)
 }
@@ -134,7 +135,7 @@ func (s *Stop) force(ctx context.Context, step Step, c *belay.Cancellation) (*be
 	case !s.Has(step):
 		return nil, nil
 	case s.call.Observe:
-		return nil, &belay.Restraint{Why: fmt.Sprintf("observe: the %s hook was not run", step)}
+		return nil, &belay.Restraint{Why: fmt.Sprintf("this server is told and watched, never forced: the %s hook was not run", step)}
 	}
 	s.lookFirst(ctx, c)
 	defer func() { <-s.looked }()
@@ -146,7 +147,17 @@ func (s *Stop) force(ctx context.Context, step Step, c *belay.Cancellation) (*be
 		}
 		return nil, err
 	}
-	return s.Watch(ctx, c), nil
+	if !s.Has(Alive) {
+		return nil, nil
+	}
+	s.hurry()
+	select {
+	case <-s.baton:
+		defer func() { s.baton <- struct{}{} }()
+		return s.poll(ctx, c), nil
+	default: // whoever watches brings the evidence
+		return nil, nil
+	}
 }
 
 // hurry makes the watcher look soon.

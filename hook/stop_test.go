@@ -90,9 +90,35 @@ func TestTheToldEnd(t *testing.T) {
 		})
 	}
 	all.Wait()
+	if e, err := s.Kill(t.Context(), nil); e != nil || err == nil {
+		t.Errorf("a kill hook that found nothing, after the evidence: %v, %v", e, err)
+	}
 	if seen.Load() != 1 || !d.still("b 1") {
 		t.Errorf("%d watchers saw the end", seen.Load())
 	}
+}
+
+// With a watcher at work a step does not wait for the effect of its hook.
+func TestAStepLeavesTheWatchingToTheWatcher(t *testing.T) {
+	d := newDaemon(t)
+	d.start(t, "b 1")
+	h := hooksOf(d, true)
+	h.Terminate = program("exit", "0") // does nothing
+	s := h.For(call(d))
+	watching, end := context.WithCancelCause(t.Context())
+	seen := make(chan *belay.Evidence, 1)
+	go func() { seen <- s.Watch(watching, nil) }()
+	eventually(t, "the watcher is at work", func() bool { return len(s.baton) == 0 })
+	if e, err := s.Terminate(t.Context(), nil); e != nil || err != nil {
+		t.Errorf("%v, %v", e, err)
+	}
+	if _, err := s.Kill(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+	if e := <-seen; e == nil || e.Kind != belay.SeenHookGone {
+		t.Errorf("the watcher saw %v", e)
+	}
+	end(nil)
 }
 
 // Only an alive hook that said yes and then no is proof: not the success of the
