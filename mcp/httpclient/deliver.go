@@ -1,10 +1,7 @@
 package httpclient
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"sync"
 
 	"github.com/belayhq/belay/jsonrpc"
@@ -48,7 +45,7 @@ func (c *Conn) deliverOne(frame []byte, k *call, status int) {
 		c.to.Message(m, about, status)
 		return
 	}
-	k = c.answered(m.ID, k)
+	k = c.answered(m, k, status)
 	if k == nil {
 		c.cfg.Log.Debug("the server answered a request that is not in flight", "id", m.ID.String())
 		return
@@ -63,12 +60,13 @@ var messages sync.Pool // of *mcp.Message
 
 // answered takes the call that a response answers out of the table; nil if there
 // is none. A response without a readable id answers the call on whose stream it
-// came.
-func (c *Conn) answered(id jsonrpc.ID, on *call) *call {
+// came, and so does an error that came with an HTTP status of its own, whatever
+// its id: some servers put a text of theirs there.
+func (c *Conn) answered(m *mcp.Message, on *call, status int) *call {
 	k := on
-	if on == nil || !id.IsZero() && !id.IsNull() && id != on.id {
+	if on == nil || !m.ID.IsZero() && !m.ID.IsNull() && m.ID != on.id && (status/100 == 2 || !m.IsError()) {
 		c.mu.Lock()
-		k = c.calls[id.Key()]
+		k = c.calls[m.ID.Key()]
 		c.mu.Unlock()
 	}
 	if k == nil {
@@ -128,12 +126,3 @@ func putFrame(b *[]byte) {
 		frames.Put(b)
 	}
 }
-
-// plainBody makes the body of a message that nothing has to watch.
-func plainBody(frame []byte) func() (io.ReadCloser, error) {
-	return func() (io.ReadCloser, error) { return newPlainBody(frame), nil }
-}
-
-func newPlainBody(frame []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(frame)) }
-
-var errNoEvents = errors.New("no event stream")

@@ -27,7 +27,9 @@
 // [Conn.Cancel] takes the way of its era and session (MCP-G20), as soon as the
 // request has been written and never before (MCP-G19), past everything that is
 // queued. A request of which not one byte of the body was handed over never
-// starts, and Cancel says so.
+// starts, and Cancel says so. A notification that went out right behind its
+// request is repeated until the server has begun to answer, because a busy server
+// may read the two in the other order and ignore the first.
 //
 // # Guarantees
 //

@@ -1,8 +1,10 @@
 package httpclient
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 
 	"github.com/belayhq/belay/jsonrpc"
@@ -106,7 +108,7 @@ func (c *Conn) post(ctx context.Context, frame []byte, extra http.Header) (statu
 		}
 	}
 	if len(extra) > 0 {
-		header = c.with(header, extra)
+		header = with(header, extra)
 	}
 	resp, err := c.cfg.Client.RoundTrip((&http.Request{
 		Method: http.MethodPost, URL: to, Host: to.Host, Header: header,
@@ -129,3 +131,10 @@ func (c *Conn) post(ctx context.Context, frame []byte, extra http.Header) (statu
 	}
 	return resp.StatusCode, err
 }
+
+// plainBody makes the body of a message that nothing has to watch.
+func plainBody(frame []byte) func() (io.ReadCloser, error) {
+	return func() (io.ReadCloser, error) { return newPlainBody(frame), nil }
+}
+
+func newPlainBody(frame []byte) io.ReadCloser { return io.NopCloser(bytes.NewReader(frame)) }

@@ -93,12 +93,12 @@ func (c *Conn) callHeader(k *call) http.Header {
 		h = c.session.base
 	}
 	c.mu.Unlock()
-	return c.with(h, k.extra)
+	return with(h, k.extra)
 }
 
-// with joins headers. What is not shared between requests may be given to a
-// client that we do not know.
-func (c *Conn) with(h, extra http.Header) http.Header {
+// with joins headers. Requests share what has no extras, since HTTP clients must
+// not change it.
+func with(h, extra http.Header) http.Header {
 	if len(extra) == 0 {
 		return h
 	}

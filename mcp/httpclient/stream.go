@@ -145,6 +145,8 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+var errNoEvents = errors.New("no event stream")
+
 // get opens a stream with GET. again says that it may work later.
 func (c *Conn) get(ctx context.Context, from *url.URL, last string) (resp *http.Response, again bool, err error) {
 	header := c.streamHeader(last)
