@@ -2,7 +2,10 @@ package serve
 
 import (
 	"encoding/json"
+	"net"
 	"net/http"
+	"slices"
+	"strings"
 )
 
 // Health is what /healthz says.
@@ -46,7 +49,11 @@ func (h *Hub) Health() Health {
 	return out
 }
 
-func (h *Hub) serveHealth(w http.ResponseWriter, _ *http.Request) {
+func (h *Hub) serveHealth(w http.ResponseWriter, r *http.Request) {
+	if h.foreign(r) {
+		refuse(w, http.StatusForbidden, "this Host is not served")
+		return
+	}
 	health := h.Health()
 	status := http.StatusOK
 	if health.Status != "ok" {
@@ -58,6 +65,23 @@ func (h *Hub) serveHealth(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	writeJSON(w, status, body)
+}
+
+// foreign reports whether a request came over loopback under a name that is not
+// this machine's: a web page that has re-bound its own name to it, and must not
+// read which servers there are (MCP-43). Servers' endpoints check it themselves.
+func (h *Hub) foreign(r *http.Request) bool {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	if !ok || !local.IP.IsLoopback() {
+		return false
+	}
+	name, _, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		name = strings.Trim(r.Host, "[]")
+	}
+	return !loopback(name) && !slices.ContainsFunc(h.o.AllowedHosts, func(allowed string) bool {
+		return allowed == "*" || strings.EqualFold(allowed, name) || strings.EqualFold(allowed, r.Host)
+	})
 }
 
 // refuse answers what no server is asked for, in a form that MCP clients read.

@@ -250,7 +250,11 @@ func (h *Hub) serveServer(w http.ResponseWriter, r *http.Request) {
 }
 
 // serveNothing says what there is instead.
-func (h *Hub) serveNothing(w http.ResponseWriter, _ *http.Request) {
+func (h *Hub) serveNothing(w http.ResponseWriter, r *http.Request) {
+	if h.foreign(r) {
+		refuse(w, http.StatusForbidden, "this Host is not served")
+		return
+	}
 	h.mu.RLock()
 	paths := make([]string, 0, len(h.order))
 	for _, name := range h.order {

@@ -291,6 +291,88 @@ func TestBuiltIn(t *testing.T) {
 	}
 }
 
+// TestSessionStopped: after an operator has stopped a session, a legacy caller
+// gets 404 and starts anew (MCP-39), a modern one notices nothing.
+func TestSessionStopped(t *testing.T) {
+	r := newRig(t, nil)
+	r.apply(r.fake("a"))
+	session := r.begin("a")
+	if a := r.must(r.modern("a", "echo", `{}`)); a.status != 200 {
+		t.Fatalf("%+v", a)
+	}
+	runs, err := r.tree.List(t.Context(), belay.Filter{Kinds: []belay.Kind{belay.KindSession}})
+	if err != nil || len(runs) != 2 {
+		t.Fatalf("%+v, %v", runs, err)
+	}
+	for _, run := range runs {
+		if _, err := r.tree.Cancel(t.Context(), belay.CancelRequest{
+			Filter:       belay.Filter{IDs: []belay.RunID{run.ID}},
+			Cancellation: belay.Cancellation{Cause: belay.CauseOperator, By: "somebody"},
+			Wait:         -1,
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.eventually("the sessions end", func() bool { return r.health().Servers[0].Sessions == 0 })
+	if a := r.must(r.post("/mcp/a", session, call(1, "echo", `{}`))); a.status != 404 {
+		t.Errorf("legacy: %+v", a)
+	}
+	r.begin("a")
+	if a := r.must(r.modern("a", "echo", `{}`)); a.status != 200 || !strings.Contains(a.body, `"result"`) {
+		t.Errorf("modern: %+v", a)
+	}
+}
+
+// TestForeignHost: a page that has re-bound its name to this machine learns
+// nothing, not even which servers there are (MCP-43).
+func TestForeignHost(t *testing.T) {
+	r := newRig(t, nil)
+	r.apply(r.fake("a"))
+	for _, path := range []string{"/healthz", "/", "/mcp/none", "/mcp/a"} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.web.URL+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = "evil.example:7474"
+		resp, err := r.client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusForbidden || strings.Contains(string(text), "/mcp/a") {
+			t.Errorf("%s: %s %s", path, resp.Status, text)
+		}
+	}
+}
+
+// TestCloseEndsStreams: a GET stream that nobody ends does not hold Close up.
+func TestCloseEndsStreams(t *testing.T) {
+	r := newRig(t, nil)
+	r.apply(r.fake("a"))
+	session := r.begin("a")
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, r.web.URL+"/mcp/a", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept", "text/event-stream")
+	req.Header.Set("Mcp-Session-Id", session)
+	req.Header.Set("Mcp-Protocol-Version", "2025-11-25")
+	resp, err := r.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	start := time.Now()
+	r.close(belay.Cancellation{Cause: belay.CauseShutdown})
+	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		t.Errorf("the stream was cut: %v", err)
+	}
+	if took := time.Since(start); took > 3*time.Second {
+		t.Errorf("Close took %v", took)
+	}
+}
+
 // TestHandle: others may serve what the hub does not.
 func TestHandle(t *testing.T) {
 	r := newRig(t, nil)
