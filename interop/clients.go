@@ -55,10 +55,7 @@ func (h *harness) clients(only string) {
 		return // the reference server is one of the node packages
 	}
 	node := func(script string) []string { return []string{"node", filepath.Join(h.peers.node, script)} }
-	self, err := os.Executable()
-	if err != nil {
-		self = os.Args[0]
-	}
+	self := executable()
 	list := []client{
 		{"TypeScript v1 client", node("client-v1.mjs"), ""},
 		{"TypeScript v2 client", node("client-v2.mjs"), "legacy"},
@@ -84,7 +81,7 @@ func (h *harness) clients(only string) {
 					r.problem = err.Error()
 				}
 				r.noCancel = c.name == "Python v1 client" && e.client != "wait"
-				h.table.add(r)
+				h.stdio.add(r)
 			}
 		}
 	}
@@ -98,7 +95,7 @@ func (h *harness) clientRow(c client, e event, r *row) error {
 	}
 	w := faketool.NewWitness(filepath.Join(dir, "witness"))
 	defer sweep(w)
-	argv := h.wrapped(r.belay, h.everything(w.Path), e.wrap...)
+	argv := h.wrapped(r.belay, h.everything(w.Path, "stdio"), e.wrap...)
 	runtime := filepath.Join(dir, "run")
 	config, err := json.Marshal(clientConfig{
 		Command: argv[0], Args: argv[1:], Mode: c.mode,
@@ -123,7 +120,7 @@ func (h *harness) clientRow(c client, e event, r *row) error {
 	if e.cancel {
 		time.Sleep(afterMS * time.Millisecond) // as long as an aborting client works
 		stop = time.Now()
-		verdict = h.belayCancel(runtime)
+		verdict = h.belayCancel(runtime, "15s")
 	}
 	settled, err := p.step("settled", 20*time.Second)
 	if err != nil {
@@ -160,11 +157,12 @@ func (p *clientProcess) callOK(name string) string {
 	return "ok"
 }
 
-// everything is the reference server with a witness inside.
-func (h *harness) everything(witness string) []string {
+// everything is the reference server with a witness inside; over HTTP it takes
+// PORT from the environment.
+func (h *harness) everything(witness, transport string) []string {
 	hook := url.URL{Scheme: "file", Path: filepath.Join(h.peers.node, "witness.mjs"), RawQuery: url.Values{"file": {witness}}.Encode()}
 	main := filepath.Join(h.peers.node, "node_modules/@modelcontextprotocol/server-everything/dist/index.js")
-	return []string{"node", "--import", hook.String(), main, "stdio"}
+	return []string{"node", "--import", hook.String(), main, transport}
 }
 
 // wrapped puts Belay in front of a server.
@@ -178,8 +176,8 @@ func (h *harness) wrapped(belay bool, server []string, flags ...string) []string
 
 // belayCancel stops everything in this row's runtime directory and returns
 // what the command said, in short.
-func (h *harness) belayCancel(runtime string) string {
-	cmd := exec.Command(h.belay, "cancel", "--all", "--reason", "interop", "--wait", "15s")
+func (h *harness) belayCancel(runtime, wait string) string {
+	cmd := exec.Command(h.belay, "cancel", "--all", "--reason", "interop", "--wait", wait)
 	cmd.Env = append(os.Environ(), "BELAY_RUNTIME_DIR="+runtime)
 	out, err := cmd.CombinedOutput()
 	h.logf("belay cancel: %v\n%s", err, out)

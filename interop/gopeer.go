@@ -5,11 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"log"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"time"
 
@@ -27,7 +24,8 @@ type clientConfig struct {
 	Command       string            `json:"command"`
 	Args          []string          `json:"args"`
 	Env           map[string]string `json:"env"`
-	Mode          string            `json:"mode"` // legacy, auto; "" = the SDK's default
+	URL           string            `json:"url,omitempty"` // over HTTP, in place of Command
+	Mode          string            `json:"mode"`          // legacy, auto; "" = the SDK's default
 	Tool          string            `json:"tool"`
 	Arguments     map[string]any    `json:"arguments"`
 	Event         string            `json:"event"` // abort, timeout or wait
@@ -78,18 +76,12 @@ func goClient(args []string) int {
 			})
 		},
 	})
-	cmd := exec.Command(c.Command, c.Args...)
-	cmd.Stderr = os.Stderr
-	cmd.Env = os.Environ()
-	for k, v := range c.Env {
-		cmd.Env = append(cmd.Env, k+"="+v)
-	}
-	session, err := client.Connect(context.Background(), &mcp.CommandTransport{Command: cmd}, nil)
+	session, err := client.Connect(context.Background(), c.transport(), c.revision())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "go-client: connect:", err)
 		return 1
 	}
-	sayStep("connected", "", true)
+	sayStep("connected", session.InitializeResult().ProtocolVersion, true)
 	if c.Event == "timeout" {
 		var end context.CancelFunc
 		ctx, end = context.WithTimeoutCause(ctx, time.Duration(c.TimeoutMS)*time.Millisecond, fmt.Errorf("time is up"))
@@ -114,6 +106,29 @@ func goClient(args []string) int {
 	return 0
 }
 
+// transport is the way to the server: a child process or a URL.
+func (c *clientConfig) transport() mcp.Transport {
+	if c.URL != "" {
+		return &mcp.StreamableClientTransport{Endpoint: c.URL}
+	}
+	cmd := exec.Command(c.Command, c.Args...)
+	cmd.Stderr = os.Stderr
+	cmd.Env = os.Environ()
+	for k, v := range c.Env {
+		cmd.Env = append(cmd.Env, k+"="+v)
+	}
+	return &mcp.CommandTransport{Command: cmd}
+}
+
+// revision makes the client ask for the handshake's revisions only, if that is
+// wanted; the SDK itself tries the newest first.
+func (c *clientConfig) revision() *mcp.ClientSessionOptions {
+	if c.Mode != "legacy" {
+		return nil
+	}
+	return &mcp.ClientSessionOptions{ProtocolVersion: "2025-11-25"}
+}
+
 func goCall(ctx context.Context, session *mcp.ClientSession, params *mcp.CallToolParams) (string, bool) {
 	result, err := session.CallTool(ctx, params)
 	if err != nil {
@@ -129,61 +144,4 @@ func goCall(ctx context.Context, session *mcp.ClientSession, params *mcp.CallToo
 		}
 	}
 	return text, true
-}
-
-// tickArgs are the arguments of the Go server's tools.
-type tickArgs struct {
-	Key string `json:"key,omitempty"`
-	N   int    `json:"n,omitempty"`
-	MS  int    `json:"ms,omitempty"`
-}
-
-// goServer is a server on the official Go SDK, for both eras. args[0] is the
-// witness file.
-func goServer(args []string) int {
-	if len(args) != 1 {
-		fmt.Fprintln(os.Stderr, "go-server: want one argument, the witness file")
-		return 2
-	}
-	file, err := os.OpenFile(args[0], os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "go-server:", err)
-		return 1
-	}
-	write := func(key, name, detail string) {
-		line := strings.TrimSpace(fmt.Sprintf("%d %d %s %s %s", time.Now().UnixNano(), os.Getpid(), key, name, detail))
-		_, _ = io.WriteString(file, line+"\n")
-	}
-	write("server", "start", "")
-	server := mcp.NewServer(&mcp.Implementation{Name: "tick-go", Version: "1.0.0"}, nil)
-	tick := func(listens bool) mcp.ToolHandlerFor[tickArgs, any] {
-		return func(ctx context.Context, req *mcp.CallToolRequest, a tickArgs) (*mcp.CallToolResult, any, error) {
-			write(a.Key, "start", "")
-			defer context.AfterFunc(ctx, func() { write(a.Key, "signal", context.Cause(ctx).Error()) })()
-			for i := 1; i <= a.N; i++ {
-				time.Sleep(time.Duration(a.MS) * time.Millisecond)
-				if listens && ctx.Err() != nil {
-					write(a.Key, "stopped", "")
-					return nil, nil, context.Cause(ctx)
-				}
-				write(a.Key, "tick", fmt.Sprint(i))
-				if token := req.Params.GetProgressToken(); token != nil {
-					_ = req.Session.NotifyProgress(context.WithoutCancel(ctx),
-						&mcp.ProgressNotificationParams{ProgressToken: token, Progress: float64(i), Total: float64(a.N)})
-				}
-			}
-			write(a.Key, "done", "")
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "done"}}}, nil, nil
-		}
-	}
-	mcp.AddTool(server, &mcp.Tool{Name: "tick", Description: "ticks and listens"}, tick(true))
-	mcp.AddTool(server, &mcp.Tool{Name: "deaf", Description: "ticks and does not listen"}, tick(false))
-	mcp.AddTool(server, &mcp.Tool{Name: "echo", Description: "returns its arguments"},
-		func(_ context.Context, _ *mcp.CallToolRequest, a map[string]any) (*mcp.CallToolResult, any, error) {
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint(a)}}}, nil, nil
-		})
-	if err := server.Run(context.Background(), &mcp.StdioTransport{}); err != nil {
-		log.Println("go-server:", err)
-	}
-	return 0
 }

@@ -34,16 +34,20 @@ type harness struct {
 	dir     string // scratch of this run
 	verbose bool
 	peers   peers
-	table   table
+	stdio   table
+	http    table
 }
 
 func run() int {
-	h := &harness{}
-	var only, md, belayPath string
+	h := &harness{stdio: stdioTable(), http: httpTable()}
+	var only, md, belayPath, part string
 	var bare bool
+	var jobs int
 	flag.StringVar(&only, "only", "", "run only the rows whose name contains this")
 	flag.StringVar(&md, "md", "", "also write the table as Markdown to this file")
 	flag.StringVar(&belayPath, "belay", "", "binary to test (default: built from this checkout)")
+	flag.StringVar(&part, "part", "", "run only this part: stdio or http")
+	flag.IntVar(&jobs, "jobs", 2, "how many of the rows over HTTP are run at once")
 	flag.BoolVar(&bare, "bare", false, "run the bare rows only, without Belay")
 	flag.BoolVar(&h.verbose, "v", false, "show the peers' stderr and every step")
 	flag.Parse()
@@ -54,18 +58,23 @@ func run() int {
 	}
 	defer os.RemoveAll(h.dir)
 	h.peers.install(h.cache)
-	h.clients(only)
-	h.servers(only)
-	h.stopAcks(only)
-	fmt.Print(h.table.text())
+	if part != "http" {
+		h.clients(only)
+		h.servers(only)
+		h.stopAcks(only)
+	}
+	if part != "stdio" {
+		h.overHTTP(only, max(1, jobs))
+	}
+	fmt.Print(h.stdio.text(), h.http.text())
 	if md != "" {
-		if err := os.WriteFile(md, []byte(h.table.markdown(h.peers.versions())), 0o644); err != nil {
+		if err := os.WriteFile(md, []byte(document(h.peers.versions(), &h.stdio, &h.http)), 0o644); err != nil {
 			fmt.Fprintln(os.Stderr, "interop:", err)
 			return 1
 		}
 	}
 	h.peers.reportMissing()
-	return h.table.verdict()
+	return verdict(&h.stdio, &h.http)
 }
 
 // prepare makes the scratch directory and builds Belay.

@@ -56,7 +56,7 @@ func (h *harness) servers(only string) {
 				if err := h.serverRow(s, tool, r); err != nil {
 					r.problem = err.Error()
 				}
-				h.table.add(r)
+				h.stdio.add(r)
 			}
 		}
 	}

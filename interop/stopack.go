@@ -85,7 +85,7 @@ func moduleRoot() (string, error) {
 func (h *harness) stopAcks(only string) {
 	list, err := h.ackServers()
 	if err != nil {
-		h.table.add(&row{peer: "stop-ack", problem: err.Error()})
+		h.stdio.add(&row{peer: "stop-ack", problem: err.Error()})
 		return
 	}
 	for _, s := range list {
@@ -100,7 +100,7 @@ func (h *harness) stopAcks(only string) {
 				if err := h.ackRow(s, tool, r); err != nil {
 					r.problem = err.Error()
 				}
-				h.table.add(r)
+				h.stdio.add(r)
 			}
 		}
 	}

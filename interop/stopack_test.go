@@ -18,12 +18,12 @@ func TestStopAck(t *testing.T) {
 	}
 	h := &harness{belay: belay, dir: t.TempDir()}
 	h.stopAcks("")
-	for _, r := range h.table.rows {
-		if r.problem != "" {
+	for _, r := range h.stdio.lines {
+		if r.failed() {
 			t.Error(strings.Join(r.cells(), " | "))
 		}
 	}
-	if len(h.table.rows) != 8 {
-		t.Errorf("%d rows", len(h.table.rows))
+	if len(h.stdio.lines) != 8 {
+		t.Errorf("%d rows", len(h.stdio.lines))
 	}
 }

@@ -65,30 +65,55 @@ func (r *row) cells() []string {
 	return []string{r.peer, r.event, way, work, alive, told, r.next, r.problem}
 }
 
-// table collects the rows of a run.
-type table struct{ rows []*row }
+// line is one session of a table.
+type line interface {
+	judge()
+	cells() []string // the last one is the problem
+	failed() bool
+}
 
-var columns = []string{"peer", "stopped by", "way", "work went on", "alive", "client was told", "next calls", "problem"}
+func (r *row) failed() bool { return r.problem != "" }
 
-func (t *table) add(r *row) {
-	r.judge()
-	t.rows = append(t.rows, r)
-	if r.problem != "" { // the table comes at the end; this is for whoever waits
-		fmt.Fprintf(os.Stderr, "interop: FAILED: %s\n", strings.Join(r.cells(), " | "))
+// table collects the rows of one kind.
+type table struct {
+	title, method string // of its part of the document
+	columns       []string
+	told          int // the column with what the client was told: the long one
+	lines         []line
+}
+
+func stdioTable() table {
+	return table{
+		title: "Over stdio",
+		method: "Under Belay: `belay wrap --enforce strict --grace " + grace.String() + "`. \"alive\" counts processes of the stopped call.\n" +
+			"Clients are run against the reference server, servers with a raw client.",
+		columns: []string{"peer", "stopped by", "way", "work went on", "alive", "client was told", "next calls", "problem"},
+		told:    5,
+	}
+}
+
+func (t *table) add(l line) {
+	l.judge()
+	t.lines = append(t.lines, l)
+	if l.failed() { // the table comes at the end; this is for whoever waits
+		fmt.Fprintf(os.Stderr, "interop: FAILED: %s\n", strings.Join(l.cells(), " | "))
 	}
 }
 
 func (t *table) text() string {
+	if len(t.lines) == 0 {
+		return ""
+	}
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, strings.Join(columns, "\t"))
-	for _, r := range t.rows {
-		cells := r.cells()
-		cells[5] = cut(cells[5], 60)
+	fmt.Fprintln(w, strings.Join(t.columns, "\t"))
+	for _, l := range t.lines {
+		cells := l.cells()
+		cells[t.told] = cut(cells[t.told], 60)
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
 	_ = w.Flush() // into memory
-	return out.String()
+	return "\n" + t.title + "\n\n" + out.String()
 }
 
 func cut(s string, n int) string {
@@ -98,29 +123,42 @@ func cut(s string, n int) string {
 	return s
 }
 
-func (t *table) markdown(versions []string) string {
+func (t *table) markdown() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "# Real peers\n\nWritten by `make interop` (`go run ./interop -md FILE`). Each row is a session of its own: a long call is\n"+
-		"started and stopped, and the server's own witness tells how long it went on working; it is watched for\n"+
-		"%v. Under Belay: `belay wrap --enforce strict --grace %v`. \"alive\" counts processes of the stopped call.\n\n", watch, grace)
-	fmt.Fprintf(&out, "Peers: %s.\n\n| %s |\n|%s\n", strings.Join(versions, ", "), strings.Join(columns[:7], " | "), strings.Repeat("---|", 7))
-	for _, r := range t.rows {
-		cells := r.cells()[:7]
-		cells[5] = strings.ReplaceAll(cut(cells[5], 90), "|", "\\|")
+	last := len(t.columns) - 1 // the problem is for the terminal
+	fmt.Fprintf(&out, "\n## %s\n\n%s\n\n| %s |\n|%s\n", t.title, t.method, strings.Join(t.columns[:last], " | "), strings.Repeat("---|", last))
+	for _, l := range t.lines {
+		cells := l.cells()[:last]
+		cells[t.told] = strings.ReplaceAll(cut(cells[t.told], 90), "|", "\\|")
 		fmt.Fprintf(&out, "| %s |\n", strings.Join(cells, " | "))
 	}
 	return out.String()
 }
 
+// document is docs/interop.md.
+func document(versions []string, tables ...*table) string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "# Real peers\n\nWritten by `make interop` (`go run ./interop -md FILE`). Each row is a session of its own: a long call is\n"+
+		"started and stopped, and the server's own witness tells how long it went on working; it is watched for\n"+
+		"%v.\n\nPeers: %s.\n", watch, strings.Join(versions, ", "))
+	for _, t := range tables {
+		out.WriteString(t.markdown())
+	}
+	return out.String()
+}
+
 // verdict prints the closing line and returns the exit code.
-func (t *table) verdict() int {
-	failed := 0
-	for _, r := range t.rows {
-		if r.problem != "" {
-			failed++
+func verdict(tables ...*table) int {
+	rows, failed := 0, 0
+	for _, t := range tables {
+		rows += len(t.lines)
+		for _, l := range t.lines {
+			if l.failed() {
+				failed++
+			}
 		}
 	}
-	fmt.Printf("\n%d passed, %d failed\n", len(t.rows)-failed, failed)
+	fmt.Printf("\n%d passed, %d failed\n", rows-failed, failed)
 	if failed > 0 {
 		return 1
 	}
