@@ -161,16 +161,12 @@ func (d *daemon) get(name string) *exec.Cmd {
 
 func (d *daemon) end(name string) {
 	d.mu.Lock()
-	cmd := d.workers[name]
-	d.mu.Unlock()
-	if cmd == nil {
-		return
+	defer d.mu.Unlock()
+	if cmd := d.workers[name]; cmd != nil {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		delete(d.workers, name)
 	}
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
-	d.mu.Lock()
-	delete(d.workers, name)
-	d.mu.Unlock()
 }
 
 func (d *daemon) file(name string) string { return filepath.Join(d.dir, name) }
