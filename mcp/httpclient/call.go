@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -95,6 +97,7 @@ func (k *call) post(header http.Header, to *url.URL) (*http.Response, error) {
 	if err != nil {
 		return nil, k.failed(err)
 	}
+	k.c.noteKeepAlive(resp)
 	k.state.CompareAndSwap(stateQueued, stateStarted)
 	k.wrote(httptrace.WroteRequestInfo{})
 	k.c.mu.Lock()
@@ -133,8 +136,28 @@ func (k *call) starts() {
 	}
 }
 
-// gotConn is called by the HTTP client when it has chosen a connection.
-func (k *call) gotConn(info httptrace.GotConnInfo) { k.conn = info.Conn }
+// gotConn is called by the HTTP client when it has chosen a connection. One that
+// the server is about to close for having been idle is closed here; the client
+// then takes another, since nothing was written. Otherwise the request could
+// cross with the end of the connection, and nobody would know whether it arrived.
+func (k *call) gotConn(info httptrace.GotConnInfo) {
+	k.conn = info.Conn
+	if limit := time.Duration(k.c.keepAlive.Load()); limit > 0 && info.WasIdle && info.IdleTime > limit {
+		_ = info.Conn.Close()
+	}
+}
+
+// noteKeepAlive reads how long the server keeps idle connections, as Node's
+// servers say it: "timeout=5". A fifth of it is left for the way.
+func (c *Conn) noteKeepAlive(resp *http.Response) {
+	for _, value := range resp.Header["Keep-Alive"] {
+		_, after, ok := strings.Cut(value, "timeout=")
+		digits, _, _ := strings.Cut(after, ",")
+		if n, err := strconv.Atoi(strings.TrimSpace(digits)); ok && err == nil && n > 0 && n < 1e6 {
+			c.keepAlive.Store(int64(time.Duration(n) * time.Second * 4 / 5))
+		}
+	}
+}
 
 // awaitOver is closed when the call's goroutine has ended; nil if it has.
 func (k *call) awaitOver() <-chan struct{} {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/belayhq/belay/jsonrpc"
@@ -21,7 +22,8 @@ type Conn struct {
 
 	// ownConn: a request has its connection to itself while it is written, as in
 	// HTTP/1, so that it can be closed for it.
-	ownConn bool
+	ownConn   bool
+	keepAlive atomic.Int64 // how long the server keeps an idle connection, in ns; 0: it does not say
 
 	ctx     context.Context // ends when the connection ends, with the reason
 	cancel  context.CancelCauseFunc

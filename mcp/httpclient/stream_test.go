@@ -241,3 +241,30 @@ func TestClose(t *testing.T) {
 	}
 	s.wait(t, 7, "gone")
 }
+
+// A connection that its server is about to close is not used for a call, which
+// nobody could send again without knowing whether it arrived.
+func TestIdleConnectionIsLeft(t *testing.T) {
+	s := newServer(t, func(s *server, x *exchange) {
+		x.Header().Set("Keep-Alive", "timeout=1, max=100")
+		s.add("from %s", x.RemoteAddr)
+		x.ok()
+	})
+	c, r := open(t, Config{URL: s.URL})
+	call := func(id string) string {
+		t.Helper()
+		send(t, c, modernCall, id)
+		r.wait(t, 1, fmt.Sprintf("message %q", id))
+		all := s.all()
+		return all[len(all)-1]
+	}
+	first := call("b-1")
+	same(t, call("b-2"), first)
+	time.Sleep(900 * time.Millisecond)
+	if second := call("b-3"); second == first || !strings.HasPrefix(second, "from") {
+		t.Errorf("%s again", second)
+	}
+	if r.count("lost") != 0 || s.count("POST") != 3 {
+		t.Error(r.all(), s.all())
+	}
+}
