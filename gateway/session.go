@@ -51,6 +51,7 @@ type Session struct {
 	queue     []waiting   // for a process
 	queued    int         // bytes in queue
 	doubts    []*call     // stopped tool calls that may still be at work
+	pruneAt   int         // how many doubts there are when they are looked through
 	spawning  bool
 	forced    []time.Time // the last forced restarts, for the circuit
 	explained bool        // the first forced restart was explained
@@ -233,7 +234,7 @@ func (s *Session) shutdown(c belay.Cancellation) {
 // there is nothing to stop: the session is just over.
 func (s *Session) endRun(c belay.Cancellation) {
 	s.mu.Lock()
-	idle := len(s.calls) == 0 && len(s.tasks) == 0 && len(s.cfg.Command) == 0
+	idle := len(s.calls) == 0 && !s.hasTasksLocked() && len(s.cfg.Command) == 0
 	s.mu.Unlock()
 	if !idle || !s.run.Finish(belay.Completed) {
 		s.run.Cancel(c)

@@ -255,6 +255,16 @@ func (t *task) hostLocked() *upstream {
 	return t.up
 }
 
+// hasTasksLocked reports whether there is a task that nobody has stopped.
+func (s *Session) hasTasksLocked() bool {
+	for _, t := range s.tasks {
+		if t.run.Cancellation() == nil {
+			return true
+		}
+	}
+	return false
+}
+
 // dropTasksLocked forgets all tasks when the session is over.
 func (s *Session) dropTasksLocked() {
 	for _, t := range s.tasks {

@@ -225,7 +225,9 @@ func (c *call) afterWord(giveUp time.Time) time.Time {
 }
 
 // askLocked has the server asked what became of a stopped task if it did not say
-// so by itself: the extension's answer to tasks/cancel says nothing (MCP-81).
+// so by itself: the extension's answer to tasks/cancel says nothing (MCP-81). It
+// is asked until the time for evidence is over, even if the ladder has given up:
+// its word then upgrades the receipt.
 func (c *call) askLocked(raw []byte) {
 	if c.replied != "" || c.polled {
 		return
@@ -236,7 +238,7 @@ func (c *call) askLocked(raw []byte) {
 
 // The pace of the questions what became of a stopped task.
 const (
-	firstPoll = 250 * time.Millisecond
+	firstPoll = 100 * time.Millisecond
 	lastPoll  = 2 * time.Second
 )
 
@@ -246,9 +248,6 @@ func (c *call) pollTask(raw []byte) {
 	ctx, end := context.WithDeadlineCause(s.life, giveUp, errStepOver)
 	defer end()
 	for wait := firstPoll; time.Until(giveUp) > wait && s.pause(wait); wait = min(2*wait, lastPoll) {
-		if r := c.run.Receipt(); r == nil || r.Final {
-			return
-		}
 		m, err := c.up.askWith(ctx, func(id jsonrpc.ID) []byte { return mcp.AppendGetTask(nil, id, raw, c.era) })
 		if err != nil {
 			return
