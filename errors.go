@@ -112,6 +112,7 @@ func ExitCode(err error) int {
 type Restraint struct {
 	Why      string  // one sentence, for the receipt and for ps
 	Blocking []RunID // the runs that would have been harmed, if that is why
+	Futile   bool    // no Stop, however often, can change that: the run is over when it is given up
 }
 
 // Error implements error.

@@ -203,3 +203,21 @@ func TestAWordlessRefusalIsARefusal(t *testing.T) {
 		}
 	})
 }
+
+// Force that no Stop can ever bring holds nothing open: the run is over when it
+// is given up, and the receipt says why nothing more was done.
+func TestAFutileRefusalEndsTheRun(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, tree *Tree) {
+		tool := &script{gate: func(context.Context, Pressure) error {
+			return &Restraint{Why: "nobody here can", Futile: true}
+		}}
+		r := register(t, tree, Spec{Stopper: gated{killer{teller{tool}}}})
+		r.Cancel(byUser())
+		receipt := wait(t, r)
+		info := r.Info()
+		last := receipt.Steps[len(receipt.Steps)-1]
+		if receipt.Held != "" || receipt.Verdict != Signalled || !info.Over() || last.Step != StepGaveUp || last.Detail != "nobody here can" {
+			t.Errorf("%+v, %+v", receipt, info)
+		}
+	})
+}

@@ -52,6 +52,7 @@ type climber struct {
 	ladder  Ladder
 	giveUp  time.Time
 	heard   int32 // the presses that were answered; fewer than stop.presses: take the next step
+	futile  string // why no Stop can ever use force
 	steps   sync.WaitGroup
 }
 
@@ -128,7 +129,7 @@ func (c *climber) finish(held string) bool {
 			c.heard = s.presses
 			return false
 		}
-		c.tree.giveUpLocked(c.run, held, "")
+		c.tree.giveUpLocked(c.run, held, c.futile)
 	}
 	s.climbing = false
 	return true
@@ -232,18 +233,22 @@ func (c *climber) gate() (held string, ok bool) {
 			c.hold("")
 			return "", true
 		default:
-			return CleanReason(reason(err)), false
+			text, futile := reason(err)
+			if text = CleanReason(text); futile {
+				c.futile, text = text, ""
+			}
+			return text, false
 		}
 	}
 }
 
-// reason is why the gate refused, in words.
-func reason(err error) string {
+// reason is why the gate refused, in words, and whether that is for ever.
+func reason(err error) (why string, futile bool) {
 	var r *Restraint
 	if errors.As(err, &r) && r.Why != "" {
-		return r.Why
+		return r.Why, r.Futile
 	}
-	return err.Error()
+	return err.Error(), false
 }
 
 func (c *climber) pressure() Pressure {

@@ -51,6 +51,18 @@ func restrain(format string, args ...any) error {
 	return &belay.Restraint{Why: fmt.Sprintf(format, args...)}
 }
 
+// awaitWord gives a server on which nobody here can use force the time in which
+// it may say that it has stopped (MCP-G32).
+func (c *call) awaitWord(ctx context.Context, p belay.Pressure) error {
+	timer := time.NewTimer(time.Until(p.GiveUp))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return &belay.Restraint{Why: c.s.cfg.unforced(), Futile: true}
+}
+
 func (c *call) strict() bool {
 	return c.policy.Enforce == EnforceStrict && !c.policy.Observe || c.up != nil && c.up.worker
 }
@@ -65,7 +77,7 @@ func (c *call) permitted(ctx context.Context, p belay.Pressure) error {
 	case up == nil:
 		return restrain("it was waiting; there is nothing to force")
 	case up.tree == nil:
-		return restrain("the server was told; %s", c.s.cfg.unforced())
+		return c.awaitWord(ctx, p)
 	case cfg.Observe:
 		return restrain("observe: this server is told and watched, never forced")
 	case cfg.Enforce == EnforceNever:

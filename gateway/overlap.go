@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/belayhq/belay"
@@ -23,7 +24,10 @@ func (s *Session) doubtLocked(c *call) {
 	if c.method != mcp.MethodCallTool || c.up == nil {
 		return
 	}
-	s.pruneDoubtsLocked()
+	if len(s.doubts) >= s.pruneAt {
+		s.pruneDoubtsLocked()
+		s.pruneAt = max(64, 2*len(s.doubts)) // so that many stops at once do not look at each other
+	}
 	if len(s.doubts) >= maxDoubts {
 		s.doubts = s.doubts[1:]
 	}
@@ -69,7 +73,7 @@ func (s *Session) overlapsLocked(c *call, settling bool) *call {
 	if c.method != mcp.MethodCallTool || len(s.doubts) == 0 {
 		return nil
 	}
-	for _, d := range s.doubts {
+	for _, d := range slices.Backward(s.doubts) { // the newest is the likeliest
 		if d.name != c.name || !d.inDoubt() {
 			continue
 		}

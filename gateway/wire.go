@@ -85,9 +85,9 @@ func (p pipe) hangUp() { p.in.CloseNow() }
 // ours.
 func (c *Config) unforced() string {
 	if c.URL != "" {
-		return "it is a remote server, on which nobody here can use force"
+		return "the server was told; it is remote, and nobody here can use force on it"
 	}
-	return "its tools run inside Belay, where nothing is forced"
+	return "the tool was told; it runs inside Belay, where nothing is forced"
 }
 
 // lines is the outlet of a caller that reads lines: all of its messages go

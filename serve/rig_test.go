@@ -79,7 +79,7 @@ func newRig(t *testing.T, change func(*Options)) *rig {
 		r.close(belay.Cancellation{Cause: belay.CauseShutdown})
 		r.client.CloseIdleConnections()
 		r.web.Close()
-		ctx, end := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, end := context.WithTimeout(context.Background(), 20*time.Second) // a remote server's stop is given up after 10 s
 		defer end()
 		if err := r.tree.Close(ctx); err != nil {
 			t.Errorf("runs are left: %v", err)
@@ -128,7 +128,11 @@ type answer struct {
 
 // post sends one message and reads the whole response.
 func (r *rig) post(path, session, body string, headers ...string) (answer, error) {
-	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodPost, r.web.URL+path, strings.NewReader(body))
+	return r.postIn(r.t.Context(), path, session, body, headers...)
+}
+
+func (r *rig) postIn(ctx context.Context, path, session, body string, headers ...string) (answer, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.web.URL+path, strings.NewReader(body))
 	if err != nil {
 		return answer{}, err
 	}
@@ -179,8 +183,12 @@ func call(id int, tool, args string) string {
 
 // modern sends a tools/call of the 2026-07-28 revision.
 func (r *rig) modern(name, tool, args string) (answer, error) {
+	return r.modernIn(r.t.Context(), name, tool, args)
+}
+
+func (r *rig) modernIn(ctx context.Context, name, tool, args string) (answer, error) {
 	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":0,"method":"tools/call","params":{"name":%q,"arguments":%s,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"rig","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`, tool, args)
-	return r.post(Path(name), "", body, "Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: tools/call", "Mcp-Name: "+tool)
+	return r.postIn(ctx, Path(name), "", body, "Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: tools/call", "Mcp-Name: "+tool)
 }
 
 // async runs something whose answer is wanted later.
