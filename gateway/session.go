@@ -52,7 +52,6 @@ type Session struct {
 	queued    int         // bytes in queue
 	doubts    []*call     // stopped tool calls that may still be at work
 	pruneAt   int         // how many doubts there are when they are looked through
-	pruneAt   int         // how many doubts there are when they are looked through
 	spawning  bool
 	forced    []time.Time // the last forced restarts, for the circuit
 	explained bool        // the first forced restart was explained
