@@ -36,7 +36,7 @@
 //     checks, so that checks that hang do not hold up a kill; others wait.
 //   - In observe mode terminate and kill are never run (DESIGN 11, 16).
 //   - Logs, errors and evidence name an action by its template, never by what
-//     was filled in.
+//     was filled in, which is also taken out of what it prints.
 //
 // A hook is trusted code of the operator: it runs with Belay's own rights and
 // environment.

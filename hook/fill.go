@@ -80,6 +80,18 @@ type values struct {
 	call   *Call
 	reason string
 	cause  belay.Cause
+	used   *[]string // the arguments that were filled in; nil: nobody asks
+}
+
+// hide takes out of a text what was filled in from the call's arguments.
+func (v values) hide(text string) string {
+	if v.used == nil {
+		return text
+	}
+	for _, s := range *v.used {
+		text = strings.ReplaceAll(text, s, "[argument]")
+	}
+	return text
 }
 
 // get returns the value of a placeholder. Errors wrap ErrFill.
@@ -112,7 +124,11 @@ func (v values) find(name string) (value, error) {
 	case "cause":
 		return textValue(string(v.cause)), nil
 	}
-	return argument(v.call.Args, strings.Split(name, ".")[1:])
+	got, err := argument(v.call.Args, strings.Split(name, ".")[1:])
+	if v.used != nil && len(got.text) > 2 { // a shorter one is no secret, and part of many words
+		*v.used = append(*v.used, got.text)
+	}
+	return got, err
 }
 
 // argument reads one argument of the call: a string that is not empty, a

@@ -82,6 +82,9 @@ func act(role string, args []string) {
 			}
 		}
 		_ = os.WriteFile(args[0], []byte(text), 0o600)
+	case "echo":
+		fmt.Println("no such box:", strings.Join(args, " "))
+		os.Exit(3)
 	case "shout":
 		_, _ = io.WriteString(os.Stdout, strings.Repeat("x", 10<<20))
 	}

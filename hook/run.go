@@ -23,7 +23,7 @@ func (s *Stop) run(ctx context.Context, step Step, c *belay.Cancellation) (code 
 		return 0, err
 	}
 	defer leave()
-	v := values{call: &s.call}
+	v := values{call: &s.call, used: new([]string)}
 	if c != nil {
 		v.reason, v.cause = c.Reason, c.Cause
 	}
@@ -37,7 +37,7 @@ func (s *Stop) run(ctx context.Context, step Step, c *belay.Cancellation) (code 
 		code, said, err = s.runCommand(limited, step, a, v)
 	}
 	name := a.name(s.call.Redact)
-	s.log(step, name, code, said, time.Since(began), err)
+	s.log(step, name, code, v.hide(said), time.Since(began), err)
 	switch {
 	case err == nil:
 		return code, nil
