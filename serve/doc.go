@@ -7,6 +7,7 @@
 //
 //	/mcp/NAME            Streamable HTTP, in all its revisions
 //	/mcp/NAME/sse        2024-11-05 callers, with /mcp/NAME/message
+//	/mcp                 all servers as one, with tools named NAME__TOOL
 //	/healthz             what is served, as JSON
 //	anything else        whoever called [Hub.Handle]
 //

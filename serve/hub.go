@@ -11,10 +11,10 @@ import (
 	"sync"
 
 	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/aggregate"
 	"github.com/belayhq/belay/gateway"
 	"github.com/belayhq/belay/internal/peers"
 	"github.com/belayhq/belay/mcp"
-	"github.com/belayhq/belay/mcp/httpserver"
 	"github.com/belayhq/belay/proc"
 )
 
@@ -33,7 +33,7 @@ type Options struct {
 	Version string                   // for /healthz
 
 	// Principal, AllowedHosts and AllowedOrigins are those of
-	// [httpserver.Config]; nil: everybody on loopback is local.
+	// httpserver.Config; nil: everybody on loopback is local.
 	Principal      func(*http.Request) (string, error)
 	AllowedHosts   []string
 	AllowedOrigins []string
@@ -44,14 +44,15 @@ type Options struct {
 // Hub serves a changing set of servers. It is an http.Handler. All methods may
 // be called concurrently; it must be ended with Close.
 type Hub struct {
-	o   Options
-	mux *http.ServeMux
+	o      Options
+	mux    *http.ServeMux
+	joined *joined // all servers as one
 
 	apply sync.Mutex // held by Apply and by the beginning of Close; before mu
 
-	mu      sync.RWMutex // guards the fields below
-	order   []string     // names, as they were defined
-	members []Member     // in that order; never changed, only replaced
+	mu      sync.RWMutex       // guards the fields below
+	order   []string           // names, as they were defined
+	members []aggregate.Member // in that order; never changed, only replaced
 	current map[string]*endpoint
 	leaving map[string][]*endpoint // by name; each removes itself when it has left
 	closing bool
@@ -73,6 +74,8 @@ func New(o Options) *Hub {
 		}
 	}
 	h := &Hub{o: o, mux: http.NewServeMux(), current: map[string]*endpoint{}, leaving: map[string][]*endpoint{}}
+	h.joined = newJoined(&h.o, h.list)
+	h.mux.Handle("/mcp", h.joined.handler)
 	h.mux.HandleFunc("/mcp/{server}", h.serveServer)
 	h.mux.HandleFunc("/mcp/{server}/{rest...}", h.serveServer)
 	h.mux.HandleFunc("GET /healthz", h.serveHealth)
@@ -154,9 +157,9 @@ func (h *Hub) Apply(defs []Definition) (Changes, error) {
 		return Changes{}, fmt.Errorf("%w: the hub is being closed", belay.ErrClosed)
 	}
 	h.current, h.order = next, order
-	h.members = make([]Member, 0, len(order))
+	h.members = make([]aggregate.Member, 0, len(order))
 	for _, name := range order {
-		h.members = append(h.members, Member{name, next[name]})
+		h.members = append(h.members, aggregate.Member{Name: name, Backend: next[name]})
 	}
 	for _, e := range left {
 		h.leaving[e.def.Name] = append(h.leaving[e.def.Name], e)
@@ -175,20 +178,6 @@ func (h *Hub) leave(e *endpoint) {
 	if h.leaving[name] = rest; len(rest) == 0 {
 		delete(h.leaving, name)
 	}
-}
-
-// Member is one server of the hub, for whoever serves several as one.
-type Member struct {
-	Name    string
-	Backend httpserver.Backend // refuses new sessions once its definition is not served any more
-}
-
-// Members lists the servers as they are now, in their order. It is cheap; the
-// list must not be changed.
-func (h *Hub) Members() []Member {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	return h.members
 }
 
 // Close stops everything with c, cause shutdown unless it says another, and
@@ -210,11 +199,12 @@ func (h *Hub) Close(ctx context.Context, c belay.Cancellation) error {
 	}
 	h.mu.Unlock()
 	h.apply.Unlock()
-	errs := make([]error, len(all))
+	errs := make([]error, len(all)+1)
 	var wg sync.WaitGroup
 	for i, e := range all {
 		wg.Go(func() { errs[i] = e.close(ctx, c) })
 	}
+	wg.Go(func() { errs[len(all)] = h.joined.close(ctx, c) })
 	wg.Wait()
 	for _, err := range errs {
 		if err != nil {

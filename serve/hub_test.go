@@ -376,12 +376,58 @@ func TestCloseEndsStreams(t *testing.T) {
 // TestHandle: others may serve what the hub does not.
 func TestHandle(t *testing.T) {
 	r := newRig(t, nil)
-	r.apply(r.fake("a"))
-	r.hub.Handle("/mcp", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "all") }))
-	if a := r.must(r.post("/mcp", "", "{}")); a.body != "all" {
+	r.hub.Handle("/v1/", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "mine") }))
+	if a := r.must(r.post("/v1/x", "", "{}")); a.body != "mine" {
 		t.Errorf("%+v", a)
 	}
-	r.begin("a")
+}
+
+// beginAt opens a legacy session at a path.
+func (r *rig) beginAt(path string) string {
+	r.t.Helper()
+	a := r.must(r.post(path, "", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"rig","version":"1"}}}`))
+	if a.status != 200 || a.session == "" {
+		r.t.Fatalf("initialize: %+v", a)
+	}
+	r.must(r.post(path, a.session, `{"jsonrpc":"2.0","method":"notifications/initialized"}`))
+	return a.session
+}
+
+// modernAt calls a tool at a path, in the 2026-07-28 revision.
+func (r *rig) modernAt(path, tool, args string) (answer, error) {
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":0,"method":"tools/call","params":{"name":%q,"arguments":%s,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"rig","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`, tool, args)
+	return r.post(path, "", body, "Mcp-Protocol-Version: 2026-07-28", "Mcp-Method: tools/call", "Mcp-Name: "+tool)
+}
+
+// TestJoined: /mcp serves all servers as one (DESIGN 12), in both eras, through
+// a reload too; an operator's Stop reaches the server at work.
+func TestJoined(t *testing.T) {
+	r := newRig(t, nil)
+	r.apply(r.fake("one"), r.fake("two", "-reply", "iserror"))
+	session := r.beginAt("/mcp")
+	if a := r.must(r.post("/mcp", session, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)); !strings.Contains(a.body, `"one__echo"`) || !strings.Contains(a.body, `"two__tick"`) {
+		t.Errorf("%+v", a)
+	}
+	if a := r.must(r.modernAt("/mcp", "two__echo", `{"x":"through"}`)); !strings.Contains(a.body, "through") {
+		t.Errorf("modern: %+v", a)
+	}
+	long := async(func() (answer, error) { return r.post("/mcp", session, call(2, "two__tick", `{"n":2000,"ms":20}`)) })
+	r.event("tick", "start")
+	r.apply(r.fake("two", "-reply", "iserror"), r.fake("three"))
+	if _, err := r.tree.Cancel(t.Context(), belay.CancelRequest{
+		Filter:       belay.Filter{Kinds: []belay.Kind{belay.KindCall}, Server: "two"},
+		Cancellation: belay.Cancellation{Cause: belay.CauseOperator, By: "somebody", Reason: "enough of it"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	r.event("tick", "stopped")
+	if a := r.wait(long, 5*time.Second); !strings.Contains(a.body, `"id":2`) || !strings.Contains(a.body, "ancelled") {
+		t.Errorf("stopped: %+v", a)
+	}
+	r.eventually("the list changes", func() bool {
+		a := r.must(r.post("/mcp", session, `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`))
+		return strings.Contains(a.body, `"three__echo"`) && !strings.Contains(a.body, `"one__echo"`)
+	})
 }
 
 // TestApplyStress: definitions change all the time while calls are made; each

@@ -133,7 +133,7 @@ var Table = []Row{
 	},
 	{
 		"serve", 4,
-		[]string{".", "jsonrpc", "mcp", "mcp/httpclient", "mcp/httpserver", "proc", "hook", "gateway", "internal/config", "internal/peers"},
+		[]string{".", "jsonrpc", "mcp", "mcp/httpclient", "mcp/httpserver", "aggregate", "proc", "hook", "gateway", "internal/config", "internal/peers"},
 		nil,
 		"the hub: the one place where the transport towards callers and the gateway meet",
 	},

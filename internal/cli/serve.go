@@ -38,9 +38,10 @@ type serveCmd struct {
 
 // Help implements kong.HelpProvider.
 func (*serveCmd) Help() string {
-	return `MCP servers over HTTP, each at /mcp/NAME, in every revision of the protocol; each request becomes a run that can be seen
-and stopped. Servers come from belay.yaml, from the files in which editors keep theirs, or from both; without either, tools for
-a demonstration are served. The flags from --grace on are defaults for all servers: what a file says goes before them.
+	return `MCP servers over HTTP, each at /mcp/NAME and all as one at /mcp, in every revision of the protocol; each request becomes a
+run that can be seen and stopped. Servers come from belay.yaml, from the files in which editors keep theirs, or from both;
+without either, tools for a demonstration are served. The flags from --grace on are defaults for all servers: what a file says
+goes before them.
 
 SIGHUP or a changed file reloads: servers whose definition is the same keep everything, calls in flight of others end first.
 A file with a mistake changes nothing. SIGTERM and Ctrl-C end everything, with every process.

@@ -15,6 +15,7 @@ import (
 // served is the shape of belay serve --json.
 type served struct {
 	URL        string                `json:"url"`
+	All        string                `json:"all"` // all servers as one
 	Pid        int                   `json:"pid"`
 	Version    string                `json:"version"`
 	Servers    []servedServer        `json:"servers"`
@@ -38,7 +39,7 @@ type servedHTTP struct {
 func (s *server) served(defs []serve.Definition) served {
 	out := served{
 		URL: "http://" + s.addr.String(), Pid: os.Getpid(), Version: Version(),
-		program: programName(), Servers: make([]servedServer, 0, len(defs)), MCPServers: make(map[string]servedHTTP, len(defs)),
+		All: "http://" + s.addr.String() + serve.JoinedPath, program: programName(), Servers: make([]servedServer, 0, len(defs)), MCPServers: make(map[string]servedHTTP, len(defs)),
 	}
 	for i := range defs {
 		url := out.URL + serve.Path(defs[i].Name)
@@ -101,7 +102,7 @@ func (v *served) print(w io.Writer, st style) error {
 		}
 		fmt.Fprintf(&b, "    %q: {\"type\": \"http\", \"url\": %q}%s\n", s.Name, s.URL, comma)
 	}
-	b.WriteString("  }}\n\nFrom any terminal:\n\n")
+	fmt.Fprintf(&b, "  }}\n\nOr one URL for all, with tools named SERVER__TOOL: %s\n\nFrom any terminal:\n\n", v.All)
 	for _, line := range [][2]string{
 		{"ps --tree", "what runs"},
 		{"cancel RUN", "stop one run and everything below it, and see the proof"},

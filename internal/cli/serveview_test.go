@@ -38,6 +38,8 @@ Put this into your client's mcp.json:
     "own": {"type": "http", "url": "http://127.0.0.1:7474/mcp/own"}
   }}
 
+Or one URL for all, with tools named SERVER__TOOL: http://127.0.0.1:7474/mcp
+
 From any terminal:
 
   belay ps --tree     what runs
