@@ -20,7 +20,9 @@
 //
 // Notifications and responses have one queue, so that they keep their order
 // among each other. Nothing else waits for anything else, but requests wait for
-// notifications/initialized to arrive if it was sent before them.
+// notifications/initialized to arrive if it was sent before them, and, for a
+// short time, for the stream of the session: what a server asks there while
+// nobody reads it is lost.
 //
 // # Cancelling
 //

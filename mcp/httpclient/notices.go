@@ -22,7 +22,7 @@ type notice struct {
 	frame  []byte
 	method string
 	extra  http.Header
-	ready  chan struct{} // to be closed when it has arrived; nil: nobody waits
+	ready  chan struct{} // to be closed when requests may follow; nil: nobody waits
 }
 
 // sendNotice queues a notification or response. They go one after the other, so
@@ -87,8 +87,7 @@ func (c *Conn) deliverNotice(n notice) {
 		c.cfg.Log.Warn("a message did not reach the server", "method", n.method, "error", err)
 	}
 	if n.ready != nil {
-		close(n.ready)
-		c.listen()
+		c.listen(n.ready)
 	}
 }
 

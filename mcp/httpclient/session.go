@@ -38,7 +38,7 @@ type session struct {
 	// is ever changed, since requests in flight use them.
 	base, header http.Header
 
-	ready     chan struct{} // closed when notifications/initialized has arrived; nil: it was not sent
+	ready     chan struct{} // closed when notifications/initialized has arrived and the session's own stream was answered; nil: it was not sent
 	listening bool          // a goroutine looks after the session's own stream
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/belayhq/belay/jsonrpc"
@@ -18,6 +19,11 @@ const (
 	resumeLast  = 30 * time.Second       // waits double up to this
 	maxResumes  = 8                      // in a row without one new event, for a request's stream
 )
+
+// openWait is how long the first requests of a session wait for its own stream.
+// What a server says on that stream while nobody reads it is lost with most
+// servers, and such a message can be the question that a call waits for.
+const openWait = 2 * time.Second
 
 // stream reads a request's answer that is a stream, until the response. A legacy
 // stream that breaks off behind an event id is resumed there (MCP-33); any other
@@ -173,8 +179,9 @@ func (c *Conn) get(ctx context.Context, from *url.URL, last string) (resp *http.
 }
 
 // listen starts to look after the session's own stream, unless that is done
-// already (MCP-36).
-func (c *Conn) listen() {
+// already (MCP-36), and closes ready when the server has answered whether there
+// is one, or has not within openWait.
+func (c *Conn) listen(ready chan struct{}) {
 	c.mu.Lock()
 	start := !c.session.listening && c.ended == nil && c.session.kind != SSE
 	if start {
@@ -182,25 +189,33 @@ func (c *Conn) listen() {
 		c.wg.Add(1)
 	}
 	c.mu.Unlock()
-	if start {
-		go c.keepListening()
+	opened := sync.OnceFunc(func() { close(ready) })
+	if !start {
+		opened()
+		return
 	}
+	go c.keepListening(opened)
 }
 
 // keepListening reads the session's own stream for as long as the server offers
-// one, and takes it up again where it broke.
-func (c *Conn) keepListening() {
+// one, and takes it up again where it broke. opened is called when the first
+// try has come to something.
+func (c *Conn) keepListening(opened func()) {
 	defer c.wg.Done()
 	defer func() {
 		c.mu.Lock()
 		c.session.listening = false
 		c.mu.Unlock()
 	}()
+	late := time.AfterFunc(openWait, opened)
+	defer opened()
+	defer late.Stop()
 	r := jsonrpc.NewEventReader(nil, jsonrpc.ReaderOptions{Max: c.cfg.MaxMessage})
 	defer r.Release()
 	s := reading{c: c, r: r}
 	for vain := 0; ; vain++ {
 		resp, again, err := c.get(c.ctx, c.url, r.LastID())
+		opened()
 		switch {
 		case err == nil:
 			r.Reset(resp.Body, r.LastID())
