@@ -408,3 +408,40 @@ func TestEarlyCancelIsRepeated(t *testing.T) {
 	c.Forget(jsonrpc.StringID("b-1"))
 	s.wait(t, 1, "gone")
 }
+
+// MCP-G16: a request that is withdrawn when its headers are about to be written
+// makes no message, on a connection of its own and on any other.
+func TestWithdrawnAtTheLastMoment(t *testing.T) {
+	for name, wrap := range map[string]func(*http.Transport) http.RoundTripper{
+		"ours":    func(tr *http.Transport) http.RoundTripper { return tr },
+		"unknown": func(tr *http.Transport) http.RoundTripper { return roundTripper{tr} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t, func(_ *server, x *exchange) { x.ok() })
+			tr := NewTransport()
+			defer tr.CloseIdleConnections()
+			var c *Conn
+			dial := tr.DialContext
+			withdraw := sync.OnceFunc(func() {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				for _, k := range c.calls {
+					k.withdraw() // and the POST is not cancelled yet
+				}
+			})
+			tr.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				withdraw()
+				return dial(ctx, network, addr)
+			}
+			conn, r := open(t, Config{URL: s.URL, Client: wrap(tr)})
+			c = conn
+			send(t, c, modernCall, "b-1")
+			r.wait(t, 1, `lost "b-1" server cannot be reached`)
+			send(t, c, modernCall, "b-2")
+			r.wait(t, 1, `message "b-2"`)
+			if n := s.count(`"b-1"`); n != 0 {
+				t.Error(s.all())
+			}
+		})
+	}
+}
