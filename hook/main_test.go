@@ -50,6 +50,7 @@ func act(role string, args []string) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(125)
 		}
+		_ = resp.Body.Close()
 		if resp.StatusCode == http.StatusNotFound {
 			os.Exit(1)
 		}

@@ -53,7 +53,7 @@ func newServer(t *testing.T, acks *Acks) (*mcp.Server, *worker) {
 	t.Helper()
 	w := &worker{started: make(chan string, 10), release: make(chan struct{})}
 	s := mcp.NewServer(&mcp.Implementation{Name: "s", Version: "1"}, &mcp.ServerOptions{
-		Capabilities: &mcp.ServerCapabilities{Experimental: map[string]any{"other": true}, Logging: &mcp.LoggingCapabilities{}},
+		Capabilities: &mcp.ServerCapabilities{Experimental: map[string]any{"other": true}},
 	})
 	mcp.AddTool(s, &mcp.Tool{Name: "work"}, func(ctx context.Context, _ *mcp.CallToolRequest, in input) (*mcp.CallToolResult, any, error) {
 		defer func() { w.returned.Store(time.Now().UnixNano()) }()

@@ -121,8 +121,13 @@ func TestTools(t *testing.T) {
 	s.find("notifications/stop-ack", `"t5"`, `"stopped"`, "of 60.0 seconds")
 
 	for i, c := range []struct{ tool, args string }{
-		{"wait", `{"seconds":-1}`}, {"wait", `{"seconds":1e9}`}, {"wait", `{"seconds":"x"}`}, {"count", `{"to":-1}`}, {"count", `{"to":1000000}`},
-		{"stubborn", `{"seconds":601}`}, {"nobody", `{}`},
+		{"wait", `{"seconds":-1}`},
+		{"wait", `{"seconds":1e9}`},
+		{"wait", `{"seconds":"x"}`},
+		{"count", `{"to":-1}`},
+		{"count", `{"to":1000000}`},
+		{"stubborn", `{"seconds":601}`},
+		{"nobody", `{}`},
 	} {
 		s.call(10+i, c.tool, c.args)
 		if line := s.find(fmt.Sprintf(`"id":%d`, 10+i)); !strings.Contains(line, "isError") && !strings.Contains(line, `"error"`) {
