@@ -96,10 +96,25 @@ func readResult(answer []byte, ok bool) (*mcp.Message, error) {
 	}
 	if m.IsError() {
 		code, _ := m.ErrorCode()
+		if code == mcp.CodeVersionUnknown {
+			at, _, _ := jsonrpc.Path(m.Frame, m.Error, "data", "supported")
+			return nil, &httpserver.EraError{Supported: versions(m.Frame, at)}
+		}
 		at, _, _ := jsonrpc.Member(m.Frame, m.Error, "message")
 		return nil, &refusal{code, textAt(m.Frame, at, maxReason)}
 	}
 	return m, nil
+}
+
+// versions reads an array of protocol versions.
+func versions(frame []byte, s jsonrpc.Span) []string {
+	var list []string
+	for e := range jsonrpc.Elements(frame, s) {
+		if text := textAt(frame, e, 64); text != "" && len(list) < 32 {
+			list = append(list, text)
+		}
+	}
+	return list
 }
 
 // maxReason bounds what is repeated of a member's error.

@@ -35,6 +35,10 @@ func readGreeting(m *mcp.Message, era mcp.Era) (greeting, error) {
 		g.instructions = textAt(m.Frame, at, maxInstructions)
 	}
 	if era == mcp.Modern {
+		at, _, _ := jsonrpc.Member(m.Frame, m.Result, "supportedVersions")
+		if list := versions(m.Frame, at); !slices.Contains(list, mcp.Revision26) {
+			return g, &httpserver.EraError{Supported: list} // it only knows the question
+		}
 		return g, nil
 	}
 	at, _, _ := jsonrpc.Member(m.Frame, m.Result, "protocolVersion")

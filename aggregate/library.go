@@ -18,6 +18,7 @@ type library struct {
 	templates memo[template] // by text
 	scanned   time.Time      // when all lists had last been read to their ends
 	scanning  chan struct{}  // closed when the reading that is going on ends; nil: none is
+	turned    chan struct{}  // closed, and renewed, for each page of it
 }
 
 // template is a resource template, as far as a URI can be compared with it.
@@ -82,8 +83,9 @@ func (l *library) likely(uri string, there func(string) bool) string {
 }
 
 // scan has the lists of all members read to their ends, once for all who want it
-// at the same time, and waits for that.
-func (s *session) scan(ctx context.Context) {
+// at the same time, and waits for that, or until it has turned up what is
+// wanted: a member that hangs does not hide what the others have.
+func (s *session) scan(ctx context.Context, found func() bool) {
 	l := &s.learnt
 	l.mu.Lock()
 	if time.Since(l.scanned) < scanAgain {
@@ -93,7 +95,7 @@ func (s *session) scan(ctx context.Context) {
 	done := l.scanning
 	if done == nil {
 		done = make(chan struct{})
-		l.scanning = done
+		l.scanning, l.turned = done, make(chan struct{})
 		if !s.goes(func() { s.scanAll(done) }) {
 			l.scanning = nil
 			l.mu.Unlock()
@@ -101,10 +103,28 @@ func (s *session) scan(ctx context.Context) {
 		}
 	}
 	l.mu.Unlock()
-	select {
-	case <-done:
-	case <-ctx.Done():
+	for {
+		l.mu.Lock()
+		turned := l.turned
+		l.mu.Unlock()
+		if found() {
+			return
+		}
+		select {
+		case <-turned:
+		case <-done:
+			return
+		case <-ctx.Done():
+			return
+		}
 	}
+}
+
+func (l *library) turn() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.turned)
+	l.turned = make(chan struct{})
 }
 
 func (s *session) scanAll(done chan struct{}) {
@@ -144,6 +164,7 @@ func (s *session) scanOne(ctx context.Context, name, method string) {
 		for _, e := range p.elements {
 			s.learnElement(&what, name, e.key)
 		}
+		s.learnt.turn()
 		if cursor = p.next; cursor == nil {
 			return
 		}

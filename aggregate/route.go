@@ -153,7 +153,7 @@ func (s *session) listed(uri string) string {
 // find looks through the lists of all members for a resource, and then at what
 // their templates begin with.
 func (s *session) find(c *call, uri string) string {
-	s.scan(c.ctx)
+	s.scan(c.ctx, func() bool { return s.listed(uri) != "" })
 	if server := s.listed(uri); server != "" {
 		return server
 	}

@@ -282,6 +282,19 @@ func TestResources(t *testing.T) {
 	})
 }
 
+// TestResourceBesideHanging: a member that never answers its lists does not hide
+// the resources of others.
+func TestResourceBesideHanging(t *testing.T) {
+	both(t, func(t *testing.T, modern bool) {
+		a := &fake{name: "a", caps: allCaps}
+		b := &fake{name: "b", caps: allCaps, handle: lister(map[string][]string{"resources/list": {``, `{"uri":"mem:1"}`}, "resources/templates/list": {``}})}
+		r := start(t, modern, a, b)
+		box := r.ask("1", methodReadResource, `{"uri":"mem:1"}`)
+		b.find(t, methodReadResource).answer(`{}`)
+		r.result(box)
+	})
+}
+
 // TestComplete: a completion goes to the server of what it is about.
 func TestComplete(t *testing.T) {
 	both(t, func(t *testing.T, modern bool) {
