@@ -97,12 +97,10 @@ servers:
 
 // TestBadHooks: hooks that cannot be run are found before anything is served.
 func TestBadHooks(t *testing.T) {
-	for _, text := range []string{
-		`servers: {a: {command: x, stop: {kill: {command: [kill, "{nothing}"]}}}}`,
-		`servers: {a: {command: x, tools: {t: {stop: {tell: {command: ["{run}"]}}}}}}`,
-	} {
-		if err := check(define(t, text)); !errors.Is(err, ErrDefinition) || !strings.Contains(err.Error(), `"a"`) {
-			t.Errorf("%s: %v", text, err)
-		}
+	s := config.New("a", config.Policy{})
+	s.Command = []string{"x"}
+	s.Tools = map[string]config.ToolPolicy{"t": {Stop: config.Stop{Kill: &config.Hook{Command: []string{"{run}"}}}}}
+	if err := check([]Definition{{Server: s}}); !errors.Is(err, ErrDefinition) || !strings.Contains(err.Error(), `"a"`) {
+		t.Errorf("%v", err)
 	}
 }

@@ -83,11 +83,6 @@ var Table = []Row{
 		"the transport towards callers over HTTP; knows streams and headers, neither runs nor servers",
 	},
 	{
-		"internal/config", 1, nil,
-		[]string{"github.com/goccy/go-yaml", "github.com/go-json-experiment/json/jsontext"},
-		"files become servers; places in YAML and JSON are what its messages are about",
-	},
-	{
 		"stopack", 2,
 		nil,
 		[]string{"github.com/modelcontextprotocol/go-sdk"},
@@ -130,6 +125,12 @@ var Table = []Row{
 		[]string{".", "jsonrpc", "mcp", "mcp/httpserver"},
 		nil,
 		"several servers as one: a backend made of backends, so that it knows no server itself",
+	},
+	{
+		"internal/config", 3,
+		[]string{"hook"},
+		[]string{"github.com/goccy/go-yaml", "github.com/go-json-experiment/json/jsontext"},
+		"files become servers; places in YAML and JSON are what its messages are about",
 	},
 	{
 		"serve", 4,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"sync/atomic"
@@ -187,7 +188,9 @@ func (s *server) run(ctx context.Context, l net.Listener, signals <-chan os.Sign
 	}
 	<-stopped
 	if result == nil {
-		<-failed
+		if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+			s.host.log.Warn("the listener has ended", "error", err)
+		}
 	}
 	return result
 }

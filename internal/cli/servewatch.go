@@ -58,8 +58,8 @@ func (w *fileWatch) files(list []string) {
 	w.list = make(map[string]bool, len(list))
 	for _, name := range list {
 		w.list[name] = true
-		if real, err := filepath.EvalSymlinks(name); err == nil {
-			w.list[real] = true // a link's target, which may lie elsewhere
+		if target, err := filepath.EvalSymlinks(name); err == nil {
+			w.list[target] = true // a link's target, which may lie elsewhere
 		}
 	}
 	for name := range w.list {

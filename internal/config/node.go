@@ -48,3 +48,11 @@ func (n *node) get(key string) *node {
 
 // is reports whether a node is there and of a kind.
 func (n *node) is(k kind) bool { return n != nil && n.kind == k }
+
+// scalar is the text of a node that is there and one value; else empty.
+func (n *node) scalar() string {
+	if n == nil || n.kind > kindBool {
+		return ""
+	}
+	return n.text
+}

@@ -4,8 +4,12 @@ import (
 	"net/url"
 	"path"
 	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/belayhq/belay/hook"
 )
 
 // decode reads a command: a list, or a text with the words of a shell's line.
@@ -75,6 +79,59 @@ func (h *Hook) decode(d *decoder, at spot, f field) {
 	case len(h.Command) == 0 || h.Command[0] == "":
 		d.failf(at.atKey(), "%s says neither command nor http", f.key)
 	}
+	if len(d.problems) == before {
+		if err := template(f.key, at.value).Validate(); err != nil {
+			text := strings.TrimPrefix(err.Error(), hook.ErrConfig.Error()+": "+f.key+": ")
+			d.failf(at.atKey(), "%s: %s", f.key, text)
+		}
+	}
+}
+
+// template is a hook as it stands in the file, which may be shown: what a
+// variable holds is not in it.
+func template(step string, n *node) *hook.Hooks {
+	a := &hook.Action{No: numbers(n.get("no")), Yes: numbers(n.get("yes"))}
+	switch c := n.get("command"); {
+	case c.is(kindString):
+		a.Command, _ = words(unexpanded(c))
+	case c.is(kindList):
+		for _, item := range c.items {
+			a.Command = append(a.Command, unexpanded(item))
+		}
+	}
+	if h := n.get("http"); h != nil {
+		address := h.get("url").scalar()
+		if strings.HasPrefix(address, "${") {
+			address = "http://" + address
+		}
+		a.HTTP = &hook.HTTP{URL: variable.ReplaceAllString(address, "x"), Body: unexpanded(h.get("body"))}
+		if headers := h.get("headers"); headers != nil {
+			for _, p := range headers.pairs {
+				a.HTTP.Header = append(a.HTTP.Header, hook.Header{Name: p.key.text, Value: unexpanded(p.value)})
+			}
+		}
+	}
+	return map[string]*hook.Hooks{"tell": {Tell: a}, "terminate": {Terminate: a}, "kill": {Kill: a}, "alive": {Alive: a}}[step]
+}
+
+var variable = regexp.MustCompile(`\$\{[^}]*\}`)
+
+// unexpanded is a text with its variables left out.
+func unexpanded(n *node) string { return variable.ReplaceAllString(n.scalar(), "x") }
+
+func numbers(n *node) []int {
+	switch {
+	case n.is(kindNumber):
+		i, _ := strconv.Atoi(n.text)
+		return []int{i}
+	case n.is(kindList):
+		var list []int
+		for _, item := range n.items {
+			list = append(list, numbers(item)...)
+		}
+		return list
+	}
+	return nil
 }
 
 // decode reads a rule, which must say something.
