@@ -108,5 +108,6 @@ const (
 	SeenErrorReply      EvidenceKind = "error_reply"      // the tool sent an error after the Stop
 	SeenTaskCancelled   EvidenceKind = "task_cancelled"   // the tool reports its task as cancelled
 	SeenStillActive     EvidenceKind = "still_active"     // progress or log after the Stop: it goes on
+	SeenUnlinked        EvidenceKind = "unlinked"         // nothing ties it to earlier or later rounds of the same request (MCP-G18)
 	SeenSurvivors       EvidenceKind = "survivors"        // processes of the work are still alive
 )

@@ -58,6 +58,8 @@ type call struct {
 	withdrawn   bool               // was stopped before a byte of it was written
 	asked       chan struct{}      // of a task: closed when tasks/cancel was sent, or is not needed
 	told        bool               // asked is closed
+	parked      bool               // between input rounds: the server is done with one leg, the caller has not sent the next
+	unlinked    bool               // a retry that nothing ties to its earlier rounds
 	polled      bool               // the server is asked what became of the task
 	replied     belay.EvidenceKind // what the server sent after the Stop; "" nothing
 	judged      chan struct{}      // made with replied; closed when that has become evidence
@@ -104,6 +106,9 @@ func (c *call) register(queued bool) error {
 	if mcp.Handshaking(c.method) {
 		return nil
 	}
+	if c.run != nil {
+		return nil // it goes on with another leg
+	}
 	s := c.s
 	spec := belay.Spec{
 		Kind: belay.KindCall, Name: c.title(), Server: s.cfg.Name, Owner: s.cfg.Owner, Address: c.id.Raw(),
@@ -131,6 +136,7 @@ func (c *call) onCancel(_ *belay.Run, cause *belay.Cancellation) {
 		c.up.owesLocked(c)
 	}
 	c.stopLocked()
+	c.sayUnlinkedLocked()
 	switch {
 	case c.byCaller:
 		c.silenceLocked()
@@ -192,6 +198,7 @@ func (c *call) answerLocked() {
 	}
 	s.leaveBatchLocked(c)
 	s.settleLocked(s.outlet(c), frame)
+	c.to = nil // a stopped call is remembered for a while, its stream is not
 }
 
 // silenceLocked settles a call that its caller cancelled: no answer (MCP-G24).
@@ -200,6 +207,7 @@ func (c *call) silenceLocked() {
 	if !c.answered {
 		c.answered = true
 		c.s.outlet(c).Drop()
+		c.to = nil
 	}
 }
 
@@ -244,7 +252,7 @@ func (c *call) Tell(ctx context.Context, cause *belay.Cancellation) (*belay.Evid
 	up := c.up
 	s.mu.Unlock()
 	if up == nil {
-		return &belay.Evidence{Kind: belay.SeenNotStarted, Scope: belay.ScopeHandler, Detail: "it was waiting for a process"}, nil
+		return c.notRunning(), nil
 	}
 	defer up.toldOne(c)
 	if up.wire.withdraw(c) {

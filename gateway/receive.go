@@ -123,6 +123,10 @@ func (s *Session) requestLocked(a *mcp.Arrival, b *batch) {
 	if s.refuseTaskLocked(c) {
 		return
 	}
+	leg := c
+	if c = s.retriedLocked(leg, m); c == nil {
+		return
+	}
 	var reason string
 	var early bool
 	if !a.ByExchange && !mcp.Handshaking(c.method) { // never cancelled, not even before it came (MCP-7)
@@ -146,6 +150,8 @@ func (s *Session) requestLocked(a *mcp.Arrival, b *batch) {
 		s.outdateLocked(m.Method)
 	}
 	switch {
+	case up != nil && c != leg && !c.run.Start():
+		s.unrouteLocked(up) // it was stopped between two legs, a moment ago: onCancel settles it
 	case early:
 		s.cancelEarlyLocked(c, reason)
 	case !s.admitLocked(c):

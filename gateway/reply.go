@@ -38,7 +38,8 @@ func (u *upstream) responded(m *mcp.Message, status int) {
 	if c.run == nil {
 		s.learnAcksLocked()
 	}
-	if c.run != nil && !c.run.Finish(outcomeOf(m)) {
+	parked := u.parkLocked(c, m)
+	if c.run != nil && !parked && !c.run.Finish(outcomeOf(m)) {
 		c.lateLocked(m)
 		u.releaseLocked(c)
 		s.mu.Unlock()

@@ -42,6 +42,7 @@ type Session struct {
 	passes    map[uint64]*call // of them, those that an HTTP exchange brought
 	asks      map[string]*ask  // server's requests to the caller, by our id
 	askIDs    jsonrpc.Minter
+	rounds    rounds           // calls between two legs
 	tasks     map[string]*task // by id, while something is waited for of them
 	seen      recent
 	current   *upstream   // takes what the caller sends; nil while a fresh one is made
@@ -233,6 +234,7 @@ func (s *Session) shutdown(c belay.Cancellation) {
 // endRun stops everything in flight. Where nothing is, and no process either,
 // there is nothing to stop: the session is just over.
 func (s *Session) endRun(c belay.Cancellation) {
+	s.endRounds(c)
 	s.mu.Lock()
 	idle := len(s.calls) == 0 && !s.hasTasksLocked() && len(s.cfg.Command) == 0
 	s.mu.Unlock()

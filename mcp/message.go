@@ -21,6 +21,8 @@ type Message struct {
 	Task    jsonrpc.Span // params.task: the request asks to become a task (2025-11-25)
 	Ref     jsonrpc.Span // params.requestId of a cancel
 	Reason  jsonrpc.Span // params.reason of a cancel
+	State   jsonrpc.Span // params.requestState: of the retry after an input round
+	Answers jsonrpc.Span // params.inputResponses of such a retry
 }
 
 // Read parses a frame. The message aliases it. Errors are those of
@@ -49,6 +51,10 @@ func (m *Message) readParams() {
 			m.Ref = p.Value
 		case p.Named(m.Frame, "reason"):
 			m.Reason = p.Value
+		case p.Named(m.Frame, "requestState"):
+			m.State = p.Value
+		case p.Named(m.Frame, "inputResponses"):
+			m.Answers = p.Value
 		case p.Named(m.Frame, metaProgressToken) && m.Method == NoticeProgress:
 			m.Token = p.Value
 		}

@@ -28,10 +28,8 @@ func (m *Message) AskedRound(method, name string) (RoundKey, bool) {
 // Retry reports whether a request is the retry of one that was answered by a
 // question. linked is false if it brings no requestState.
 func (m *Message) Retry() (key RoundKey, linked, is bool) {
-	state, has, err := jsonrpc.Member(m.Frame, m.Params, "requestState")
-	_, answers, _ := jsonrpc.Member(m.Frame, m.Params, "inputResponses")
-	key, linked = m.round(m.Method, m.ToolName(), state, has && err == nil)
-	return key, linked, linked || answers
+	key, linked = m.round(m.Method, m.ToolName(), m.State, m.State.Ok())
+	return key, linked, linked || m.Answers.Ok()
 }
 
 func (m *Message) round(method, name string, state jsonrpc.Span, ok bool) (key RoundKey, linked bool) {
