@@ -33,6 +33,22 @@ func (u *upstream) askAckLocked(c *call, m *mcp.Message) mcp.MetaMember {
 	return mcp.StopAckMeta(c.ack)
 }
 
+// awaitLocked is the edit that puts our token into a caller's own question for an
+// acknowledgement, where it is about a call that we gave one.
+func (u *upstream) awaitLocked(edits []jsonrpc.Edit, m *mcp.Message) []jsonrpc.Edit {
+	token, _, err := mcp.ReadAwaitStop(m)
+	at, ok, _ := jsonrpc.Member(m.Frame, m.Params, "token")
+	if err != nil || !ok {
+		return edits // the server refuses it
+	}
+	for ours, c := range u.acks {
+		if c.ackFor == token {
+			return append(edits, jsonrpc.Edit{At: at, New: jsonrpc.AppendString(nil, ours)})
+		}
+	}
+	return edits
+}
+
 // acked takes the server's word that the handler of a call has returned.
 func (u *upstream) acked(m *mcp.Message) {
 	a, err := mcp.ReadStopAck(m)
@@ -83,7 +99,9 @@ func (c *call) partialLocked(text string) {
 func (c *call) awaitAckUnlessSent() {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	if doors := c.s.acks; doors.Await && (!doors.Notify || c.era == mcp.Modern) {
+	// Over HTTP a notification travels on the call's stream, which is closed
+	// long before a handler that does not listen returns.
+	if doors := c.s.acks; doors.Await && (!doors.Notify || c.era == mcp.Modern || c.s.cfg.URL != "") {
 		c.s.goLocked(c.awaitAck)
 	}
 }

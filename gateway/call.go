@@ -340,7 +340,7 @@ func (c *call) lateLocked(m *mcp.Message) {
 		c.partialLocked(text)
 	}
 	c.judgeLocked(belay.Evidence{
-		Kind: kind, Detail: "the server answered after the Stop", Open: kind == belay.SeenErrorReply && c.strict(),
+		Kind: kind, Detail: "the server answered after the Stop", Open: kind == belay.SeenErrorReply && (c.strict() || c.ack != ""), // a stop-ack says more
 	})
 }
 

@@ -166,7 +166,13 @@ func (c *call) serverDone() bool {
 	if c.up == nil || c.up.force != nil {
 		return false
 	}
-	return c.replied == belay.SeenResult || c.replied == belay.SeenErrorReply && !strict
+	switch c.replied {
+	case belay.SeenResult, belay.SeenHandlerReturned:
+		return true
+	case belay.SeenErrorReply:
+		return !strict && c.ack == "" // who acknowledges stops has not yet done so
+	}
+	return false
 }
 
 // drain waits until nobody else waits for a call on this process, for at most

@@ -52,7 +52,8 @@ func (c *call) force(ctx context.Context, step int) (*belay.Evidence, error) {
 	byHooks := c.byHooks
 	c.s.mu.Unlock()
 	if byHooks {
-		if e, both, err := c.forceByHooks(ctx, step); !both {
+		e, both, err := c.forceByHooks(ctx, step)
+		if !both {
 			return e, err
 		}
 	}
@@ -254,7 +255,7 @@ func (u *upstream) observe(e belay.Evidence) {
 	}
 	u.s.mu.Unlock()
 	for _, c := range stopped {
-		c.run.Observe(e) // which means nothing to a call that was not stopped
+		c.run.Observe(c.provenElsewhere(e)) // which means nothing to a call that was not stopped
 	}
 	if e.Kind != belay.SeenProcessGone {
 		return

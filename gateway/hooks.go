@@ -79,15 +79,39 @@ func (c *call) mayHook(p belay.Pressure) bool {
 }
 
 // forceByHooks takes a step by the hooks. It reports whether the server's
-// process is to be forced as well.
+// process is to be forced as well; then it does not wait for them.
 func (c *call) forceByHooks(ctx context.Context, step int) (e *belay.Evidence, both bool, err error) {
 	c.s.mu.Lock()
 	hooks, both := c.hooks, c.byProcess
 	c.s.mu.Unlock()
-	if step == stepTerminate {
-		e, err = hooks.Terminate(ctx, c.run.Cancellation())
-	} else {
-		e, err = hooks.Kill(ctx, c.run.Cancellation())
+	take := hooks.Terminate
+	if step == stepKill {
+		take = hooks.Kill
 	}
-	return e, both && e == nil, err
+	if !both {
+		e, err = take(ctx, c.run.Cancellation())
+		return e, false, err
+	}
+	c.s.goTracked(func() {
+		e, err := take(ctx, c.run.Cancellation())
+		if err != nil {
+			c.s.log.Warn("a stop hook failed", "run", c.run.ID(), "error", err)
+		}
+		if e != nil {
+			c.run.Observe(*e)
+		}
+	})
+	return nil, true, nil
+}
+
+// provenElsewhere is what the end of the server's processes means for a call.
+// Where only a relay died, and a hook can look at the work itself, its word is
+// waited for.
+func (c *call) provenElsewhere(e belay.Evidence) belay.Evidence {
+	if e.Scope == belay.ScopeRemote {
+		c.s.mu.Lock()
+		e.Open = e.Open || c.hookLocked().Has(hook.Alive)
+		c.s.mu.Unlock()
+	}
+	return e
 }

@@ -166,6 +166,9 @@ func (u *upstream) editsLocked(c *call, m *mcp.Message) []jsonrpc.Edit {
 	if c.acksLocked() {
 		edits = mcp.DeclareStopAck(edits, m)
 	}
+	if c.method == mcp.MethodAwaitStop {
+		edits = u.awaitLocked(edits, m)
+	}
 	return edits
 }
 
