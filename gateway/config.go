@@ -82,7 +82,8 @@ type Config struct {
 	RoundTrip http.RoundTripper    // nil: the shared one
 
 	// Serve is a server inside this process: it reads and writes lines until in
-	// ends or ctx does, whose cause is then a *belay.Cancellation.
+	// ends or ctx does, whose cause is then a *belay.Cancellation, and returns when
+	// no handler is left. That it has returned is evidence.
 	Serve func(ctx context.Context, in io.Reader, out io.Writer) error
 
 	// Modern says that the session is shared by callers of the 2026-07-28

@@ -223,6 +223,9 @@ func (s *Session) shutdown(c belay.Cancellation) {
 	if len(s.cfg.Command) > 0 {
 		s.run.Observe(belay.Evidence{Kind: belay.SeenProcessGone, Scope: belay.ScopeLocalTree, Detail: "every process of the session has ended"})
 	}
+	if s.cfg.Serve != nil {
+		s.run.Observe(belay.Evidence{Kind: belay.SeenHandlerReturned, Scope: belay.ScopeHandler, Detail: "the server inside Belay has returned"})
+	}
 	if s.lines == nil {
 		return
 	}

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -77,6 +78,8 @@ func (w *web) tell(ctx context.Context, c *call, reason string) (*belay.Evidence
 	switch {
 	case told.NotStarted:
 		return &belay.Evidence{Kind: belay.SeenNotStarted, Scope: belay.ScopeHandler, Detail: "its request was taken back before a byte of it was written"}, nil
+	case errors.Is(err, httpclient.ErrUnknownCall):
+		return nil, nil // its answer came at the same moment, which says more
 	case err != nil && ctx.Err() == nil:
 		return nil, fmt.Errorf("%w: %w", belay.ErrUnreachable, err)
 	}
