@@ -238,7 +238,7 @@ func TestWitnessPolicy(t *testing.T) {
 			r.apply(d)
 			session := r.begin("tools")
 			ctx, leave := context.WithCancel(t.Context())
-			resp := r.open(ctx, session, fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"tick","arguments":{"key":"a","n":40},"_meta":{"progressToken":1}}}`))
+			resp := r.open(ctx, session, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"tick","arguments":{"key":"a","n":40},"_meta":{"progressToken":1}}}`)
 			id := lastEventID(t, resp)
 			r.event("a", "tick")
 			at := time.Now()
