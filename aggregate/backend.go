@@ -3,6 +3,8 @@ package aggregate
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,7 +17,7 @@ import (
 // Member is one server of the aggregate.
 type Member struct {
 	Name    string             // stands in front of its tools; unique, and without "__"
-	Backend httpserver.Backend // the server's own
+	Backend httpserver.Backend // the server's own, of a comparable type; another value is another definition
 }
 
 // Config are the settings of a [Backend]. Members is required; the zero value of
@@ -34,7 +36,7 @@ type Config struct {
 	// ListWait is how long a member may take for its part of a list; 0: 10 s.
 	ListWait time.Duration
 	// OpenWait is how long initialize waits for members; those that are not there
-	// by then come later. 0: 15 s.
+	// by then come later. 0: 10 s.
 	OpenWait time.Duration
 }
 
@@ -59,7 +61,7 @@ func (c Config) withDefaults() Config {
 		c.ListWait = 10 * time.Second
 	}
 	if c.OpenWait == 0 {
-		c.OpenWait = 15 * time.Second
+		c.OpenWait = 10 * time.Second
 	}
 	return c
 }
@@ -148,15 +150,24 @@ func (b *Backend) forget(s *session) {
 	delete(b.sessions, s)
 }
 
+// Changed says that Members has others now: open sessions take them up at once,
+// and tell their callers. Without it they do so when the next list is asked for.
+// It does not wait.
+func (b *Backend) Changed() {
+	b.mu.Lock()
+	all := slices.Collect(maps.Keys(b.sessions))
+	b.mu.Unlock()
+	for _, s := range all {
+		s.refresh()
+	}
+}
+
 // Close ends every session with c and refuses new ones. It may be called again;
 // ctx bounds only the waiting.
 func (b *Backend) Close(ctx context.Context, c belay.Cancellation) error {
 	b.mu.Lock()
 	b.closed = true
-	all := make([]*session, 0, len(b.sessions))
-	for s := range b.sessions {
-		all = append(all, s)
-	}
+	all := slices.Collect(maps.Keys(b.sessions))
 	b.mu.Unlock()
 	errs := make([]error, len(all))
 	var wg sync.WaitGroup

@@ -323,9 +323,6 @@ func (s *session) learnElement(what *list, name, key string) {
 
 // setLevel sets the log level of every member that has one.
 func (s *session) setLevel(c *call, frame []byte) {
-	s.mu.Lock()
-	s.level = frame
-	s.mu.Unlock()
 	targets := s.targets(s.having("logging"))
 	if len(targets) == 0 {
 		c.fail(mcp.CodeMethodNotFound, "no server has log levels")
@@ -338,6 +335,9 @@ func (s *session) setLevel(c *call, frame []byte) {
 	var failed error
 	for _, r := range replies {
 		if r.err == nil {
+			s.mu.Lock()
+			s.level = frame // for members that come later
+			s.mu.Unlock()
 			c.answer(jsonrpc.AppendResponse(nil, c.id, nil))
 			return
 		}

@@ -25,12 +25,15 @@ const (
 // that has anything of it, under the caller's own id, so that what members send
 // carries the right subscription id as it is (MCP-73).
 type listening struct {
-	c     *call
-	parts []*listenPart
+	c    *call
+	bare []byte        // the request without resources, for members that come later; nil: it wants nothing else
+	over chan struct{} // closed when no member has any of it
 
-	mu    sync.Mutex
+	mu    sync.Mutex // guards the fields below; before session.mu
+	parts []*listenPart
 	acked bool     // the caller got the acknowledgement
 	held  [][]byte // what came before
+	ended bool     // over is closed
 }
 
 // listenPart is the part of one member.
@@ -41,7 +44,8 @@ type listenPart struct {
 	first   chan struct{} // closed when the member has acknowledged, or ended it, for the first time
 	once    sync.Once
 	agreed  []byte // what it acknowledged; guarded by l.mu
-	renewed bool   // it was asked again; guarded by l.mu
+	renewed bool   // it was asked again, or came later; guarded by l.mu
+	over    bool   // it is not asked any more; guarded by l.mu
 }
 
 // listen serves a subscription until its caller goes away or no member has any
@@ -51,19 +55,27 @@ func (s *session) listen(c *call, frame []byte) {
 		c.fail(mcp.CodeMethodNotFound, "there are no such subscriptions in this revision")
 		return
 	}
-	l := &listening{c: c}
-	if err := s.divide(l, frame); err != nil {
+	l := &listening{c: c, over: make(chan struct{})}
+	parts, err := s.divide(l, frame)
+	if err != nil {
 		c.fail(mcp.CodeInvalidParams, "%v", err)
 		return
 	}
-	var wg sync.WaitGroup
-	for _, p := range l.parts {
-		wg.Go(func() { s.serveListen(p) })
-	}
-	l.await()
+	s.mu.Lock()
+	s.listens[l] = struct{}{}
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.listens, l)
+		s.mu.Unlock()
+	}()
+	l.add(parts...)
+	l.await(parts)
 	l.acknowledge()
-	wg.Wait()
-	if c.ctx.Err() != nil {
+	l.close(nil) // if no member is left
+	select {
+	case <-l.over:
+	case <-c.ctx.Done():
 		c.stopped()
 		return
 	}
@@ -75,25 +87,25 @@ var errSubscriptions = errors.New("params.notifications must be an object, and i
 
 // divide finds out what to ask of whom: kinds of changes of all, resources of
 // those that have them.
-func (s *session) divide(l *listening, frame []byte) error {
+func (s *session) divide(l *listening, frame []byte) ([]*listenPart, error) {
 	m := &mcp.Message{}
 	if err := m.Read(frame); err != nil {
-		return err
+		return nil, err
 	}
 	want, _, err := jsonrpc.Member(frame, m.Params, "notifications")
 	if err != nil || jsonrpc.KindAt(frame, want) != jsonrpc.ObjectValue {
-		return errSubscriptions
+		return nil, errSubscriptions
 	}
 	at, ok, err := jsonrpc.Member(frame, want, "resourceSubscriptions")
 	if err != nil || ok && jsonrpc.KindAt(frame, at) != jsonrpc.ArrayValue && jsonrpc.KindAt(frame, at) != jsonrpc.NullValue {
-		return errSubscriptions
+		return nil, errSubscriptions
 	}
 	shares := map[string][]byte{} // of members, the elements of their arrays
 	count := 0
 	for e := range jsonrpc.Elements(frame, at) {
 		uri := textAt(frame, e, maxName)
 		if count++; uri == "" || count > maxWanted {
-			return errSubscriptions
+			return nil, errSubscriptions
 		}
 		server := s.listed(uri)
 		if server == "" {
@@ -108,29 +120,77 @@ func (s *session) divide(l *listening, frame []byte) error {
 		}
 		shares[server] = append(shares[server], e.Of(frame)...)
 	}
-	kinds := false
 	for member := range jsonrpc.Members(frame, want) {
-		kinds = kinds || jsonrpc.KindAt(frame, member.Value) == jsonrpc.TrueValue
+		if jsonrpc.KindAt(frame, member.Value) == jsonrpc.TrueValue {
+			l.bare = frame
+		}
 	}
+	share := func(name string) []byte {
+		if count == 0 {
+			return frame
+		}
+		return jsonrpc.AppendSplice(nil, frame, jsonrpc.Edit{At: at, New: append(append([]byte{'['}, shares[name]...), ']')})
+	}
+	if l.bare != nil {
+		l.bare = share("")
+	}
+	var parts []*listenPart
 	for _, name := range s.names() {
-		share := shares[name]
-		if !kinds && share == nil {
+		if l.bare != nil || shares[name] != nil {
+			parts = append(parts, &listenPart{l: l, name: name, frame: share(name), first: make(chan struct{})})
+		}
+	}
+	return parts, nil
+}
+
+// add begins parts of the subscription; a member that has one is passed over.
+func (l *listening) add(parts ...*listenPart) {
+	s := l.c.s
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range parts {
+		has := slices.ContainsFunc(l.parts, func(o *listenPart) bool { return o.name == p.name })
+		if l.ended || has || !s.goes(func() { s.serveListen(p); l.close(p) }) {
+			p.spoke()
 			continue
 		}
-		part := frame
-		if count > 0 {
-			part = jsonrpc.AppendSplice(nil, frame, jsonrpc.Edit{At: at, New: append(append([]byte{'['}, share...), ']')})
-		}
-		l.parts = append(l.parts, &listenPart{l: l, name: name, frame: part, first: make(chan struct{})})
+		l.parts = append(l.parts, p)
 	}
-	return nil
+}
+
+// close notes that a part is over, and ends the subscription if it was the last
+// and the caller has been told what it subscribed to.
+func (l *listening) close(p *listenPart) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if p != nil {
+		p.over = true
+	}
+	if !l.acked || l.ended {
+		return
+	}
+	l.parts = slices.DeleteFunc(l.parts, func(o *listenPart) bool { return o.over })
+	if len(l.parts) == 0 {
+		l.ended = true
+		close(l.over)
+	}
+}
+
+// extend subscribes at members that have come since.
+func (l *listening) extend(names []string) {
+	if l.bare == nil {
+		return
+	}
+	for _, name := range names {
+		l.add(&listenPart{l: l, name: name, frame: l.bare, first: make(chan struct{}), renewed: true})
+	}
 }
 
 // await waits for the first word of every member, for a while.
-func (l *listening) await() {
+func (l *listening) await(parts []*listenPart) {
 	timer := time.NewTimer(ackWait)
 	defer timer.Stop()
-	for _, p := range l.parts {
+	for _, p := range parts {
 		select {
 		case <-p.first:
 		case <-timer.C:

@@ -84,6 +84,31 @@ func TestListenEnds(t *testing.T) {
 	r.dropped(box)
 }
 
+// TestListenLater: a member that comes later gets the subscription, and the
+// caller is told that lists have changed.
+func TestListenLater(t *testing.T) {
+	a, b := &fake{name: "a"}, &fake{name: "b"}
+	r := start(t, true, a)
+	box, exchange := r.askExchange("1", mcp.MethodListen, `{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["x:1"]}}`)
+	a.find(t, mcp.MethodListen).ack(`"toolsListChanged":true`)
+	box.heard(t, noticeAcknowledged)
+	r.set(a, b)
+	r.b.Changed()
+	c := b.find(t, mcp.MethodListen)
+	if !strings.Contains(string(c.Frame), `"resourceSubscriptions":[]`) {
+		t.Errorf("b got %s", c.Frame)
+	}
+	c.ack(`"toolsListChanged":true`)
+	box.heard(t, mcp.NoticeTools)
+	r.b.Changed() // again: nothing
+	r.s.Abandon(exchange, belay.Cancellation{Cause: belay.CauseDisconnect})
+	r.dropped(box)
+	until(t, "b is told", c.abandoned)
+	if n := len(b.last().got(mcp.MethodListen)); n != 1 {
+		t.Errorf("b was asked %d times", n)
+	}
+}
+
 // TestListenBad: a subscription to nothing that could be one is refused.
 func TestListenBad(t *testing.T) {
 	a := &fake{name: "a"}

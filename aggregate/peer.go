@@ -17,6 +17,7 @@ import (
 // what is said to be fixed.
 type peer struct {
 	name  string             // fixed
+	from  httpserver.Backend // fixed
 	on    httpserver.Session // fixed once in
 	ready chan struct{}      // closed when it has joined, or has failed to
 	err   error              // why it is not in
@@ -107,15 +108,18 @@ func (s *session) peer(name string) *peer {
 	defer s.mu.Unlock()
 	p := s.peers[name]
 	switch {
-	case p != nil && time.Now().Before(p.again) || p != nil && p.again.IsZero():
+	case p != nil && p.again.IsZero(): // it is in, or on its way
 		return p
 	case i < 0:
+		delete(s.peers, name) // it was removed, and has ended
 		return nil
+	case p != nil && p.from == members[i].Backend && time.Now().Before(p.again):
+		return p
 	case s.hello == nil:
 		return &peer{name: name, ready: closedChan, err: errAway}
 	}
-	p = &peer{name: name, ready: make(chan struct{})}
-	if !s.goLocked(func() { s.join(p, members[i].Backend) }) {
+	p = &peer{name: name, from: members[i].Backend, ready: make(chan struct{})}
+	if !s.goLocked(func() { s.join(p) }) {
 		p.ready, p.err = closedChan, errClosing
 		return p
 	}
@@ -139,10 +143,10 @@ func (s *session) invite() []*peer {
 
 // join opens a session of the caller in a member, with the handshake that the
 // caller made, and stays with it until it is over.
-func (s *session) join(p *peer, b httpserver.Backend) {
+func (s *session) join(p *peer) {
 	ctx, end := context.WithTimeoutCause(s.life, joinWait, fmt.Errorf("%w: it did not answer initialize within %v", errAway, joinWait))
 	defer end()
-	on, err := b.Open(ctx, s.who, &doorstep{s, p})
+	on, err := p.from.Open(ctx, s.who, &doorstep{s, p})
 	if err == nil {
 		p.says, err = s.greet(ctx, on)
 	}
@@ -235,6 +239,14 @@ func (s *session) stay(p *peer) {
 	if greeted {
 		s.changed(&p.says)
 	}
+	if s.replaced(p) {
+		s.peer(p.name) // its new definition, or nothing
+	}
+}
+
+// replaced reports whether the member has another definition by now, or none.
+func (s *session) replaced(p *peer) bool {
+	return !slices.ContainsFunc(s.b.members(), func(m Member) bool { return m.Name == p.name && m.Backend == p.from })
 }
 
 // changed tells the caller that what a member had, or has, came or went.

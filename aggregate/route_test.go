@@ -368,6 +368,44 @@ func TestLevel(t *testing.T) {
 	r.home.heard(t, mcp.NoticeTools)
 }
 
+// TestChanged: what joins, leaves or is defined anew is taken up at once where the
+// configuration says that it has changed, and the caller is told; what is in
+// flight in an old definition goes on.
+func TestChanged(t *testing.T) {
+	a, b, c := &fake{name: "a", caps: allCaps}, &fake{name: "b", caps: allCaps}, &fake{name: "c", caps: allCaps}
+	r := begin(t, a, b)
+	box := r.ask("1", mcp.MethodCallTool, `{"name":"b__x"}`)
+	old := b.find(t, mcp.MethodCallTool)
+	anew := &fake{name: "b", caps: allCaps}
+	r.set(a, anew, c)
+	r.b.Changed()
+	until(t, "c has joined", func() bool { return len(c.last().got(mcp.NoticeInitialized)) == 1 })
+	r.home.heard(t, mcp.NoticeTools)
+	if anew.last() != nil {
+		t.Error("the new definition was opened while the old one is at work")
+	}
+	old.answer(`{}`)
+	r.result(box)
+	b.last().die() // as it does when it has no more to do
+	until(t, "the new definition is in", func() bool { return len(anew.last().got(mcp.NoticeInitialized)) == 1 })
+	box = r.ask("2", mcp.MethodCallTool, `{"name":"b__x"}`)
+	anew.find(t, mcp.MethodCallTool).answer(`{}`)
+	r.result(box)
+
+	r.set(a)
+	anew.last().die()
+	c.last().die()
+	s := r.s.(*session)
+	until(t, "both are forgotten", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.peers) == 1
+	})
+	if got := r.failure(r.ask("3", mcp.MethodCallTool, `{"name":"c__x"}`)); got != mcp.CodeInvalidParams {
+		t.Errorf("got %d", got)
+	}
+}
+
 // TestUnknown: what is not known goes to the only server, or to none.
 func TestUnknown(t *testing.T) {
 	both(t, func(t *testing.T, modern bool) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -76,6 +77,7 @@ type session struct {
 	seen    memo[struct{}]
 	tasks   memo[string] // task id -> member
 	asks    map[string]*ask
+	listens map[*listening]struct{}
 	askIDs  jsonrpc.Minter
 	peers   map[string]*peer  // legacy: members in which this caller has, or had, a session
 	hello   []byte            // the caller's initialize, from then on
@@ -93,7 +95,7 @@ func newSession(b *Backend, who httpserver.Caller, home mcp.Outlet, era mcp.Era)
 		ended: make(chan struct{}), done: make(chan struct{}),
 		stones: belay.NewTombstones[string, string](0, 0),
 		ids:    jsonrpc.Minter{Prefix: "belay-" + belay.NewStopID().String() + "-"}, // no caller's id
-		calls:  map[string]*call{}, passes: map[uint64]*call{}, asks: map[string]*ask{}, peers: map[string]*peer{},
+		calls:  map[string]*call{}, passes: map[uint64]*call{}, asks: map[string]*ask{}, listens: map[*listening]struct{}{}, peers: map[string]*peer{},
 		seen: memo[struct{}]{max: maxSeen}, tasks: memo[string]{max: maxTasks},
 	}
 	s.learnt.init()
@@ -341,6 +343,9 @@ func (s *session) abandonAll(why belay.Cancellation) {
 	for _, c := range s.left() {
 		s.mu.Lock()
 		on, theirs := c.on, c.theirs
+		if on != nil && c.gone == nil {
+			c.gone = &why // for hand, where it may just be on its way
+		}
 		s.mu.Unlock()
 		if on == nil {
 			continue // what is done for it ends by itself
@@ -359,6 +364,21 @@ func (s *session) left() []*call {
 		list = append(list, c)
 	}
 	return list
+}
+
+// refresh takes up members that have come.
+func (s *session) refresh() {
+	s.mu.Lock()
+	greeted := s.greeted
+	listens := slices.Collect(maps.Keys(s.listens))
+	s.mu.Unlock()
+	s.learnt.outdate()
+	if greeted {
+		s.invite()
+	}
+	for _, l := range listens {
+		l.extend(s.names())
+	}
 }
 
 // names lists the members that there are now.
