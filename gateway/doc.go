@@ -25,11 +25,22 @@
 //	     processes that were born during it
 //	  -> a fresh process is put into the same session (see replay.go)
 //
+// # Work beyond one request
+//
+// A request that became a task goes on as a run of its own after its answer
+// (tasks.go); it is stopped by tasks/cancel, and then like a call. Its id is bound
+// to the principal who got it (taskregistry.go). A call whose server asks for
+// input goes on with the retry, as the same run (rounds.go).
+//
 // # Guarantees
 //
 //   - A caller gets at most one answer for an id, and after its own cancel none.
 //   - Force never ends a process on which another call is in flight; it waits,
 //     and says for whom.
+//   - A task that works counts as such a call; nobody else's request about a
+//     principal's task reaches the server.
+//   - The retry of a call that was stopped between two input rounds never reaches
+//     the server.
 //   - Processes that an earlier call left behind outlive a forced restart.
 //   - Whoever stops reading or floods delays nobody but himself; every queue,
 //     table and list has a bound.

@@ -351,7 +351,7 @@ func (u *upstream) failCallsLocked() (standing bool) {
 		switch {
 		case c.stopped:
 		case c.work != nil:
-			c.work.hostGoneLocked()
+			standing = c.work.hostGoneLocked() || standing
 		case c.method == mcp.MethodPing && u.force != nil: // it held no force up, and must not show it
 			u.removeLocked(c)
 			if c.run.Finish(belay.Completed) {

@@ -120,7 +120,7 @@ func (s *Session) requestLocked(a *mcp.Arrival, b *batch) {
 			fmt.Sprintf("the id %s is in flight already; each request needs an id of its own", c.id), nil))
 		return
 	}
-	if s.refuseTaskLocked(c) {
+	if s.refuseTaskLocked(c, m) {
 		return
 	}
 	leg := c

@@ -367,6 +367,10 @@ func TestTaskPrincipals(t *testing.T) {
 	if run.Cancellation() != nil {
 		t.Error("another principal's tasks/cancel stopped the task")
 	}
+	bob.send(`{"jsonrpc":"2.0","id":19,"method":"subscriptions/listen","params":{"notifications":{"taskIds":["t-b","t-a"]},%s}}`, taskMeta)
+	if m := bob.expect("19"); m.Error == nil || m.Error.Code != -32602 || ts.count("subscriptions/listen") != 0 {
+		t.Errorf("a subscription to another's task was answered %s", m.Raw)
+	}
 	bob.send(`{"jsonrpc":"2.0","id":20,"method":"tasks/list","params":{%s}}`, taskMeta)
 	if m := bob.expect("20"); !strings.Contains(m.Raw, `"tasks":[{"taskId":"t-b"},{"taskId":"free"}]`) {
 		t.Errorf("the list is %s", m.Raw)
@@ -442,4 +446,69 @@ func TestTaskRegistryIsBounded(t *testing.T) {
 			t.Errorf("after its session it is %+v", b)
 		}
 	})
+}
+
+// TestTaskOutlivesAConversation: a remote server goes on with its tasks when the
+// session with it is over; they are stopped through the next one (MCP-37).
+func TestTaskOutlivesAConversation(t *testing.T) {
+	ts := newTaskServer(t)
+	r := ts.web(t, "tester", nil, nil)
+	run := r.webTask("1", "a")
+	r.s.mu.Lock()
+	old := r.s.current
+	r.s.mu.Unlock()
+	(*webServer)(old).Over(io.EOF)
+	<-old.gone
+	if info := run.Info(); info.Outcome != belay.Pending {
+		t.Errorf("the task is %+v", info)
+	}
+	r.until("a fresh conversation", func() bool {
+		r.s.mu.Lock()
+		defer r.s.mu.Unlock()
+		return r.s.current != nil && r.s.current != old
+	})
+	r.stopRun(run)
+	r.receipt(run)
+	if n := ts.count("tasks/cancel t-a"); n != 1 {
+		t.Errorf("the server saw %v", ts.seen)
+	}
+}
+
+// TestTaskOfAWorker: where each call has a process to itself a task keeps that of
+// its call, for itself; its end by force touches nobody.
+func TestTaskOfAWorker(t *testing.T) {
+	r := taskLink(t, extTask, linkOptions{cfg: func(c *Config) { c.Isolation = IsolationCall }})
+	run := r.begin(extTask, "1", "a", `"n":3000,"deaf":true`)
+	other := r.begin(extTask, "2", "b", `"n":3000`)
+	r.modernWorks()
+	if s := r.status(extTask, "task-a"); s != "working" {
+		t.Errorf("its status is %s", s)
+	}
+	r.stopRun(run)
+	if v := r.receipt(run).Verdict; v != belay.Confirmed {
+		t.Errorf("the verdict is %s", v)
+	}
+	if s := r.status(extTask, "task-b"); s != "working" || other.Cancellation() != nil || !r.wit.StillTicking("b", time.Second) {
+		t.Errorf("the other's status is %s", s)
+	}
+	r.modernWorks()
+}
+
+// TestTaskNobodyWants: a request whose cancel and whose answer cross became a task
+// that nobody knows of: it is cancelled (A5).
+func TestTaskNobodyWants(t *testing.T) {
+	r := taskLink(t, coreTask, linkOptions{server: []string{"-task-late", "200ms"}})
+	r.askTask(coreTask, "1", "tick", "a", `"n":3000`)
+	r.saw("a", "tick")
+	r.s.mu.Lock() // as the cancel does before the run has its outcome
+	c := r.s.calls["1"]
+	c.byCaller = true
+	r.s.forgetLocked(c)
+	c.silenceLocked()
+	r.s.mu.Unlock()
+	r.saw("a", "stopped")
+	r.receipt(r.taskRun("task-a"))
+	if n := len(r.Responses("1")); n != 0 {
+		t.Errorf("the caller got %d answers", n)
+	}
 }

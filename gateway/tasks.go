@@ -235,13 +235,15 @@ func (t *task) expire() {
 }
 
 // hostGoneLocked is the end of the process that worked on a task: nobody can
-// ask for it any more. On a remote server it outlives the conversation.
-func (t *task) hostGoneLocked() {
-	if t.s.cfg.URL != "" {
+// ask for it any more. On a remote server it outlives the conversation: then it is
+// true, since only a fresh one can stop it.
+func (t *task) hostGoneLocked() (outlives bool) {
+	if t.s.cfg.URL != "" && !t.s.closing {
 		t.up.removeLocked(t.call)
-		return
+		return true
 	}
 	t.loseLocked("its server's process has ended")
+	return false
 }
 
 // hostLocked is where a task can be reached; nil: nowhere.
@@ -275,11 +277,18 @@ func (s *Session) dropTasksLocked() {
 
 // refuseTaskLocked answers a request about a task that is another principal's,
 // or was lost with its process: no server is asked (MCP-86, MCP-G38).
-func (s *Session) refuseTaskLocked(c *call) bool {
-	if c.ref == "" {
+func (s *Session) refuseTaskLocked(c *call, m *mcp.Message) bool {
+	b, foreign := bound{}, false
+	switch {
+	case c.ref != "":
+		b, foreign = s.cfg.Tasks.find(c.ref, s.cfg.Owner)
+	case c.standing():
+		for id := range m.ListenedTasks() {
+			foreign = foreign || !s.ownsTask(id)
+		}
+	default:
 		return false
 	}
-	b, foreign := s.cfg.Tasks.find(c.ref, s.cfg.Owner)
 	switch {
 	case foreign:
 		s.log.Warn("a request about another principal's task was refused", "method", c.method)

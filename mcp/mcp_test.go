@@ -316,6 +316,11 @@ func FuzzRead(f *testing.F) {
 		m.TaskNews()
 		m.TaskRef()
 		m.RelatedTask()
+		for range m.ListenedTasks() {
+		}
+		m.Retry()
+		m.AskedRound("a", "b")
+		m.CreatedTask()
 		m.InputRequired()
 		FilterTasks(nil, &m, func(string) bool { return false })
 		m.ResultSubscription()

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"iter"
 	"time"
 
 	"github.com/belayhq/belay/jsonrpc"
@@ -129,6 +130,22 @@ func (m *Message) TaskRef() string {
 		return ""
 	}
 	return m.text(at, MaxTaskID)
+}
+
+// ListenedTasks yields the ids of the tasks that a subscription asks to be told
+// of; what it is told contains their results.
+func (m *Message) ListenedTasks() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if m.Method != MethodListen {
+			return
+		}
+		list, _, _ := jsonrpc.Path(m.Frame, m.Params, "notifications", "taskIds")
+		for at := range jsonrpc.Elements(m.Frame, list) {
+			if !yield(m.text(at, MaxTaskID)) {
+				return
+			}
+		}
+	}
 }
 
 // RelatedTask is the id of the task that a request of the server belongs to, by
