@@ -51,7 +51,7 @@ type climber struct {
 	stopper Stopper
 	ladder  Ladder
 	giveUp  time.Time
-	heard   int32 // the presses that were answered; fewer than stop.presses: take the next step
+	heard   int32  // the presses that were answered; fewer than stop.presses: take the next step
 	futile  string // why no Stop can ever use force
 	steps   sync.WaitGroup
 }

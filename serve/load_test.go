@@ -160,7 +160,7 @@ func TestLoadCancelled(t *testing.T) {
 			r.quiet()
 			r.client.CloseIdleConnections()
 			httpclient.CloseIdleConnections() // which time does, too
-			const kept = 32 << 20 // ended runs are remembered for 10 min
+			const kept = 32 << 20             // ended runs are remembered for 10 min
 			var after uint64
 			for range 40 { // the servers' ends of the connections go a moment later
 				if after = settled(); after < before+kept {
