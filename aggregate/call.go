@@ -100,7 +100,7 @@ func (c *call) answer(frame []byte) {
 	}
 }
 
-func (c *call) fail(code int, format string, args ...any) {
+func (c *call) failf(code int, format string, args ...any) {
 	c.answer(jsonrpc.AppendError(nil, c.id, code, fmt.Sprintf(format, args...), nil))
 }
 

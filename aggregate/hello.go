@@ -157,6 +157,11 @@ func because(err error) string {
 		return "it does not speak this protocol era"
 	case errors.Is(err, errLate):
 		return "it is not ready yet"
+	case errors.Is(err, errSlow):
+		return errSlow.Error()
+	}
+	if r, ok := errors.AsType[*refusal](err); ok {
+		return r.Error()
 	}
 	return "it cannot be reached"
 }
@@ -173,7 +178,7 @@ func (s *session) initialize(c *call, m *mcp.Message) {
 	}
 	s.mu.Unlock()
 	if again {
-		c.fail(mcp.CodeInvalidRequest, "this session has been initialized")
+		c.failf(mcp.CodeInvalidRequest, "this session has been initialized")
 		return
 	}
 	s.background(c, func() { s.welcome(c) })
@@ -255,8 +260,12 @@ func marshal(v any) []byte {
 }
 
 // nobody is the answer where no member could be had. If all of them are of
-// another era the caller reads what they speak (MCP-G4).
+// another era the caller reads what they speak (MCP-G4); if all refused alike,
+// what they said.
 func nobody(c *call, out []missing) []byte {
+	if r := refused(out); r != nil {
+		return jsonrpc.AppendError(nil, c.id, r.code, r.text, nil)
+	}
 	var parts []string
 	var supported []string
 	era := true
@@ -284,6 +293,17 @@ func nobody(c *call, out []missing) []byte {
 		Requested string   `json:"requested"`
 	}{supported, c.s.who.Revision})
 	return jsonrpc.AppendError(nil, c.id, code, "Unsupported protocol version: "+text, data)
+}
+
+// refused is the refusal of the first member, if all have refused with one code.
+func refused(out []missing) *refusal {
+	first, _ := errors.AsType[*refusal](out[0].err)
+	for _, m := range out {
+		if r, ok := errors.AsType[*refusal](m.err); !ok || r.code != first.code {
+			return nil
+		}
+	}
+	return first
 }
 
 // initialized takes the end of the handshake and tells every member.
@@ -339,7 +359,9 @@ func (s *session) discover(c *call, frame []byte) {
 		Scope        string         `json:"cacheScope"`
 		Meta         map[string]any `json:"_meta"`
 	}{
-		"complete", []string{mcp.Revision26}, capabilities(list, mcp.Modern), instructions(names, list, out), 0, "private",
+		"complete",
+		[]string{mcp.Revision26},
+		capabilities(list, mcp.Modern), instructions(names, list, out), 0, "private",
 		map[string]any{"io.modelcontextprotocol/serverInfo": s.b.self()},
 	})))
 }

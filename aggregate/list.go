@@ -78,7 +78,7 @@ func (s *session) list(c *call, frame []byte) {
 	what := lists[c.method]
 	targets, err := s.listTargets(frame, &what)
 	if err != nil {
-		c.fail(mcp.CodeInvalidParams, "%v", err)
+		c.failf(mcp.CodeInvalidParams, "%v", err)
 		return
 	}
 	replies, ok := s.gather(c, frame, targets)
@@ -325,7 +325,7 @@ func (s *session) learnElement(what *list, name, key string) {
 func (s *session) setLevel(c *call, frame []byte) {
 	targets := s.targets(s.having("logging"))
 	if len(targets) == 0 {
-		c.fail(mcp.CodeMethodNotFound, "no server has log levels")
+		c.failf(mcp.CodeMethodNotFound, "no server has log levels")
 		return
 	}
 	replies, ok := s.gather(c, frame, targets)
@@ -344,8 +344,8 @@ func (s *session) setLevel(c *call, frame []byte) {
 		failed = r.err
 	}
 	if r, ok := errors.AsType[*refusal](failed); ok {
-		c.fail(r.code, "%s", r.text)
+		c.failf(r.code, "%s", r.text)
 		return
 	}
-	c.fail(mcp.CodeInternal, "no server took the log level")
+	c.failf(mcp.CodeInternal, "no server took the log level")
 }

@@ -52,13 +52,13 @@ type listenPart struct {
 // of it.
 func (s *session) listen(c *call, frame []byte) {
 	if s.era == mcp.Legacy {
-		c.fail(mcp.CodeMethodNotFound, "there are no such subscriptions in this revision")
+		c.failf(mcp.CodeMethodNotFound, "there are no such subscriptions in this revision")
 		return
 	}
 	l := &listening{c: c, over: make(chan struct{})}
 	parts, err := s.divide(l, frame)
 	if err != nil {
-		c.fail(mcp.CodeInvalidParams, "%v", err)
+		c.failf(mcp.CodeInvalidParams, "%v", err)
 		return
 	}
 	s.mu.Lock()

@@ -233,7 +233,7 @@ func (s *session) stay(p *peer) {
 		mine := c.on == p.on
 		s.mu.Unlock()
 		if mine {
-			c.fail(mcp.CodeInternal, "server %q has ended", p.name)
+			c.failf(mcp.CodeInternal, "server %q has ended", p.name)
 		}
 	}
 	if greeted {

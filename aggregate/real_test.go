@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -70,6 +71,8 @@ type joint struct {
 	url  string
 	wit  *faketool.Witness
 	tree *belay.Tree
+	back []*httptest.Server
+	dead [2]atomic.Bool // a server that answers nothing but the end of its sessions
 }
 
 func newJoint(t *testing.T, so sdkfake.Options) *joint {
@@ -79,10 +82,15 @@ func newJoint(t *testing.T, so sdkfake.Options) *joint {
 	log := slog.New(slog.DiscardHandler)
 	var members []aggregate.Member
 	var servers []*server
-	var fronts []*httptest.Server
-	for _, name := range []string{"a", "b"} {
-		back := httptest.NewServer(sdkfake.Handler(so))
-		fronts = append(fronts, back)
+	for i, name := range []string{"a", "b"} {
+		handler := sdkfake.Handler(so)
+		back := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if j.dead[i].Load() && r.Method != http.MethodDelete {
+				panic(http.ErrAbortHandler)
+			}
+			handler.ServeHTTP(w, r)
+		}))
+		j.back = append(j.back, back)
 		s := &server{cfg: gateway.Config{
 			Name: name, URL: back.URL, Tree: j.tree, Log: log,
 			Policy: gateway.Policy{Ladder: belay.Ladder{Grace: 200 * time.Millisecond, KillAfter: 300 * time.Millisecond, ConfirmAfter: time.Second}},
@@ -115,7 +123,7 @@ func newJoint(t *testing.T, so sdkfake.Options) *joint {
 			t.Error(err)
 		}
 		front.Close()
-		for _, back := range fronts {
+		for _, back := range j.back {
 			back.CloseClientConnections()
 			back.Close()
 		}
@@ -300,6 +308,27 @@ func TestRealOperator(t *testing.T) {
 		t.Errorf("the caller got %s", text)
 	}
 	j.stopped("b", at, nil)
+}
+
+// TestRealDies: a server that goes away fails its own calls at once (MCP-G28); the
+// other goes on, and lists have what it has.
+func TestRealDies(t *testing.T) {
+	j := newJoint(t, sdkfake.Options{})
+	one := j.session()
+	a := j.call(t.Context(), one, 1, "a__tick", "a", "")
+	b := j.call(t.Context(), one, 2, "b__tick", "b", "")
+	j.dead[1].Store(true)
+	j.back[1].CloseClientConnections()
+	at := time.Now()
+	if text := j.ended(b); !strings.Contains(text, `"error"`) || time.Since(at) > 5*time.Second {
+		t.Errorf("after %v the caller got %s", time.Since(at), text)
+	}
+	if text := j.said(one, `{"jsonrpc":"2.0","id":3,"method":"tools/list"}`); !strings.Contains(text, `"a__tick"`) || strings.Contains(text, `"b__tick"`) {
+		t.Errorf("got %s", text)
+	}
+	if text := j.ended(a); !strings.Contains(text, `"done"`) {
+		t.Errorf("the call of a got %s", text)
+	}
 }
 
 // TestRealDelete: the end of a session stops its calls in every server (A10).

@@ -22,7 +22,7 @@ const maxBackground = 10_000
 // route sends a request on its way.
 func (s *session) route(c *call, a *mcp.Arrival) {
 	if s.tooEarly(c) {
-		c.fail(mcp.CodeInvalidRequest, "begin with initialize")
+		c.failf(mcp.CodeInvalidRequest, "begin with initialize")
 		return
 	}
 	switch c.method {
@@ -30,7 +30,7 @@ func (s *session) route(c *call, a *mcp.Arrival) {
 		s.initialize(c, a.Message)
 	case mcp.MethodPing:
 		if s.era == mcp.Modern {
-			c.fail(mcp.CodeMethodNotFound, "there is no ping in this revision")
+			c.failf(mcp.CodeMethodNotFound, "there is no ping in this revision")
 			return
 		}
 		c.answer(jsonrpc.AppendResponse(nil, c.id, nil))
@@ -70,10 +70,10 @@ func (s *session) background(c *call, f func()) {
 	switch {
 	case s.busy.Add(1) > maxBackground:
 		s.busy.Add(-1)
-		c.fail(mcp.CodeInternal, "more than %d requests are being worked on", maxBackground)
+		c.failf(mcp.CodeInternal, "more than %d requests are being worked on", maxBackground)
 	case !s.goes(func() { defer s.busy.Add(-1); f() }):
 		s.busy.Add(-1)
-		c.fail(mcp.CodeInternal, "Belay is ending this session")
+		c.failf(mcp.CodeInternal, "Belay is ending this session")
 	}
 }
 
@@ -88,13 +88,13 @@ func (s *session) byName(c *call, a *mcp.Arrival, in jsonrpc.Span) {
 	at, _, err := jsonrpc.Member(a.Frame, in, "name")
 	name := textAt(a.Frame, at, maxName)
 	if err != nil || name == "" {
-		c.fail(mcp.CodeInvalidParams, "the name must be there once, and a string")
+		c.failf(mcp.CodeInvalidParams, "the name must be there once, and a string")
 		return
 	}
 	names := s.names()
 	server := owner(name, names)
 	if server == "" {
-		c.fail(mcp.CodeInvalidParams, "nothing is called %.200q; names begin with that of a server and %s; the servers are %s", name, separator, strings.Join(names, ", "))
+		c.failf(mcp.CodeInvalidParams, "nothing is called %.200q; names begin with that of a server and %s; the servers are %s", name, separator, strings.Join(names, ", "))
 		return
 	}
 	s.to(c, a, server, unprefixed(a.Frame, at, name, server))
@@ -104,7 +104,7 @@ func (s *session) byName(c *call, a *mcp.Arrival, in jsonrpc.Span) {
 func (s *session) byURI(c *call, a *mcp.Arrival, path ...string) {
 	uri, ok := s.textOf(a, path...)
 	if !ok {
-		c.fail(mcp.CodeInvalidParams, "the URI must be there once, and a string of at most %d bytes", maxName)
+		c.failf(mcp.CodeInvalidParams, "the URI must be there once, and a string of at most %d bytes", maxName)
 		return
 	}
 	if server := s.listed(uri); server != "" {
@@ -168,13 +168,13 @@ func (s *session) byReference(c *call, a *mcp.Arrival) {
 	at, _, kindErr := jsonrpc.Member(a.Frame, ref, "type")
 	switch kind := textAt(a.Frame, at, 64); {
 	case err != nil || kindErr != nil:
-		c.fail(mcp.CodeInvalidParams, "the reference is there twice")
+		c.failf(mcp.CodeInvalidParams, "the reference is there twice")
 	case kind == "ref/prompt":
 		s.byName(c, a, ref)
 	case kind == "ref/resource":
 		s.byURI(c, a, "ref", "uri")
 	default:
-		c.fail(mcp.CodeInvalidParams, "a reference must be of type ref/prompt or ref/resource")
+		c.failf(mcp.CodeInvalidParams, "a reference must be of type ref/prompt or ref/resource")
 	}
 }
 
@@ -183,14 +183,17 @@ func (s *session) byReference(c *call, a *mcp.Arrival) {
 func (s *session) byTask(c *call, a *mcp.Arrival) {
 	task, ok := s.textOf(a, "taskId")
 	if !ok {
-		c.fail(mcp.CodeInvalidParams, "params.taskId must be there once, and a string")
+		c.failf(mcp.CodeInvalidParams, "params.taskId must be there once, and a string")
 		return
 	}
 	s.mu.Lock()
 	server, known := s.tasks.get(task)
 	s.mu.Unlock()
+	if names := s.names(); !known && len(names) == 1 {
+		server, known = names[0], true // it knows best
+	}
 	if !known {
-		c.fail(mcp.CodeInvalidParams, "unknown task")
+		c.failf(mcp.CodeInvalidParams, "unknown task")
 		return
 	}
 	s.to(c, a, server)
@@ -201,7 +204,7 @@ func (s *session) byTask(c *call, a *mcp.Arrival) {
 func (s *session) unknown(c *call, a *mcp.Arrival) {
 	names := s.names()
 	if len(names) != 1 {
-		c.fail(mcp.CodeMethodNotFound, "method %.200q is not known here, and could be for any of %d servers", c.method, len(names))
+		c.failf(mcp.CodeMethodNotFound, "method %.200q is not known here, and could be for any of %d servers", c.method, len(names))
 		return
 	}
 	s.to(c, a, names[0])
@@ -217,7 +220,7 @@ func (s *session) to(c *call, a *mcp.Arrival, server string, edits ...jsonrpc.Ed
 	}
 	m, params := copied(a, edits...)
 	if m == nil {
-		c.fail(mcp.CodeInternal, "the request could not be read again")
+		c.failf(mcp.CodeInternal, "the request could not be read again")
 		return
 	}
 	if on != nil {
@@ -245,11 +248,11 @@ func (s *session) carry(c *call, server string, m *mcp.Message, params []mcp.Hea
 	case err == nil:
 		c.hand(server, on, m, params)
 	case errors.Is(err, errUnknown):
-		c.fail(mcp.CodeInvalidParams, "there is no server %q any more", server)
+		c.failf(mcp.CodeInvalidParams, "there is no server %q any more", server)
 	case errors.Is(err, httpserver.ErrEra):
-		c.fail(mcp.CodeInvalidParams, "server %q does not speak this protocol era", server)
+		c.failf(mcp.CodeInvalidParams, "server %q does not speak this protocol era", server)
 	default:
 		s.leftOut(server, c.method, err)
-		c.fail(mcp.CodeInternal, "server %q cannot be reached", server)
+		c.failf(mcp.CodeInternal, "server %q cannot be reached", server)
 	}
 }

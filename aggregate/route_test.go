@@ -235,6 +235,47 @@ func TestListWithout(t *testing.T) {
 	})
 }
 
+// TestListRefused: where all members refuse a list alike the caller reads what
+// they say: an old cursor is bad parameters, as it is with one server.
+func TestListRefused(t *testing.T) {
+	both(t, func(t *testing.T, modern bool) {
+		a := &fake{name: "a", caps: allCaps, handle: lister(map[string][]string{"tools/list": {`{"name":"one"}`}})}
+		r := start(t, modern, a)
+		old := string(appendCursor(nil, []place{{"a", []byte(`"7"`)}}))
+		box := r.ask("1", "tools/list", `{"cursor":"`+old+`"}`)
+		if got := r.failure(box); got != mcp.CodeInvalidParams || !strings.Contains(r.answer(box), "what cursor is that") {
+			t.Errorf("got %s", r.answer(box))
+		}
+	})
+}
+
+// TestOneStream: a caller that has one stream for everything gets its answers
+// there, those of lists and errors too (MCP-26).
+func TestOneStream(t *testing.T) {
+	a := &fake{name: "a", caps: allCaps, handle: lister(map[string][]string{"tools/list": {`{"name":"one"}`}})}
+	r := newRig(t, false, Config{}, a)
+	for i, frame := range []string{
+		`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2024-11-05"}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`,
+		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"x"}}`,
+		`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"a__x"}}`,
+	} {
+		m := &mcp.Message{}
+		if err := m.Read([]byte(frame)); err != nil {
+			t.Fatal(err)
+		}
+		r.s.Deliver(mcp.Arrival{Message: m})
+		if i == 3 {
+			a.find(t, mcp.MethodCallTool).answer(`{}`)
+		}
+		until(t, "an answer", func() bool {
+			r.home.mu.Lock()
+			defer r.home.mu.Unlock()
+			return len(r.home.answers) == i+1 && strings.Contains(r.home.answers[i], `"id":`+string("0123"[i]))
+		})
+	}
+}
+
 // TestResources: a resource is asked of the server that listed it; one that was
 // not listed yet is looked for in all pages once, then by what templates begin
 // with; nobody's is refused with the code of the era.

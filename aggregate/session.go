@@ -384,9 +384,9 @@ func (s *session) refresh() {
 // names lists the members that there are now.
 func (s *session) names() []string {
 	members := s.b.members()
-	names := make([]string, len(members))
-	for i, m := range members {
-		names[i] = m.Name
+	names := make([]string, 0, len(members))
+	for _, m := range members {
+		names = append(names, m.Name)
 	}
 	if s.era == mcp.Legacy { // one that was removed is there until its session ends
 		for _, p := range s.joined() {
