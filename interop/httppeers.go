@@ -17,6 +17,9 @@ type httpClient struct {
 	argv   []string // the configuration is appended
 	mode   string   // legacy, auto; "" = the SDK's default
 	silent bool     // it gives a call up without telling anybody
+	// resumes is how often it asks by GET for the rest of a stream that ended
+	// without an answer although it is told 405; 0 means once.
+	resumes int
 }
 
 // httpPeer is one server: remote over HTTP, or Belay's own child on stdio.
@@ -52,7 +55,8 @@ func (h *harness) httpClients() map[string]httpClient {
 			list["py1"] = httpClient{name: "Python v1", argv: argv, silent: true}
 			continue
 		}
-		list["py2"] = httpClient{name: "Python v2", argv: argv, mode: "legacy"}
+		// Its own bound of attempts is two, whatever it is told.
+		list["py2"] = httpClient{name: "Python v2", argv: argv, mode: "legacy", resumes: 2}
 		list["py2 2026"] = httpClient{name: "Python v2, auto", argv: argv, mode: "auto"}
 	}
 	return list

@@ -35,6 +35,7 @@ var pairs = []pair{
 	{"ts1", "go http", "ac"},
 	{"ts1", "py1 http", "a"},
 	{"ts1", "ts2 stdio", "a"},
+	{"ts1", "py1 stdio", "t"},
 	{"ts2", "ref stdio", "at"},
 	{"ts2", "ts2 http", "atd"},
 	{"ts2", "py2 http", "ac"},
@@ -43,10 +44,12 @@ var pairs = []pair{
 	{"ts2 2026", "go stdio", "ad"},
 	{"ts2 2026", "ts2 stdio deaf", "adc"},
 	{"ts2 2026", "ref http", "a"},
+	{"ts2 2026", "py2 stdio", "a"},
 	{"go", "ref http", "ac"},
 	{"go", "go http", "atdc"},
 	{"go", "ts1 http", "a"},
 	{"go", "ts1 stdio", "dc"},
+	{"go", "go stdio", "a"},
 	{"go 2026", "go http 2026", "atdc"},
 	{"go 2026", "go http 2026 deaf", "ac"},
 	{"go 2026", "ts2 http", "ad"},
@@ -54,15 +57,22 @@ var pairs = []pair{
 	{"py1", "py1 http", "atdc"},
 	{"py1", "ref stdio", "dc"},
 	{"py1", "go http", "d"},
+	{"py1", "py2 stdio", "d"},
 	{"py2", "py2 http", "atdc"},
-	{"py2", "py1 stdio deaf", "tc"},
+	{"py2", "py1 stdio", "tc"},
+	{"py2", "ts1 stdio", "a"},
 	{"py2 2026", "py2 http", "ad"},
 	{"py2 2026", "go http 2026", "t"},
 }
 
-// watchHTTP is how long a row over HTTP is watched after its Stop: a client
-// that resumes a stream for ever does so once a second.
-const watchHTTP = 2500 * time.Millisecond
+// watchHTTP is how long a row over HTTP is watched after its Stop. A client that
+// resumes a stream for ever does so once a second: it would begin more GETs in
+// that time than judge allows. Where it matters most, after an abort, it is
+// watched for longer.
+const (
+	watchHTTP  = 2500 * time.Millisecond
+	watchAbort = 4500 * time.Millisecond
+)
 
 // httpRow is one session over HTTP.
 type httpRow struct {
@@ -70,6 +80,7 @@ type httpRow struct {
 	server  httpPeer      // what is behind
 	era     string        // what the client says it speaks
 	runsOn  bool          // the policy wants the work to go on
+	resumes int           // how often this client asks for a stream that is over
 	gets    int           // GETs that the client began after the Stop
 	post    time.Duration // the stopped call's POST, from the Stop; negative: still open
 	receipt string        // Belay's verdict; "none": nothing was stopped
@@ -121,7 +132,7 @@ func (r *httpRow) judge() {
 		r.problem = fmt.Sprintf("left alive: %v", r.alive)
 	case r.post < 0:
 		r.problem = "the call's POST was not ended"
-	case r.gets > 1:
+	case r.gets > r.resumes:
 		r.problem = fmt.Sprintf("the client goes on resuming: %d GETs", r.gets)
 	}
 	if r.problem == "" && r.next != "ok" {
@@ -148,7 +159,7 @@ func (h *harness) overHTTP(only string, jobs int) {
 				if !strings.Contains(name, only) || belay && h.belay == "" || !belay && (e.needBelay || s.stdio) {
 					continue
 				}
-				r := &httpRow{server: s, runsOn: letter == 'D', receipt: "–"}
+				r := &httpRow{server: s, runsOn: letter == 'D', resumes: max(1, c.resumes), receipt: "–"}
 				r.row = row{peer: c.name, event: e.name, belay: belay, noCancel: c.silent && (letter == 'a' || letter == 't')}
 				rows = append(rows, r)
 				slots <- struct{}{}
@@ -217,6 +228,9 @@ func (h *harness) httpRow(c httpClient, e event, r *httpRow) error {
 		r.next = p.callOK("next")
 	}
 	r.observe(w, r.server.key, stop)
+	if e.client == "abort" {
+		time.Sleep(time.Until(stop.Add(watchAbort)))
+	}
 	time.Sleep(time.Until(stop.Add(watchHTTP)))
 	r.gets, r.post = t.after(stop)
 	if r.belay {

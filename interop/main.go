@@ -47,7 +47,7 @@ func run() int {
 	flag.StringVar(&md, "md", "", "also write the table as Markdown to this file")
 	flag.StringVar(&belayPath, "belay", "", "binary to test (default: built from this checkout)")
 	flag.StringVar(&part, "part", "", "run only this part: stdio or http")
-	flag.IntVar(&jobs, "jobs", 2, "how many of the rows over HTTP are run at once")
+	flag.IntVar(&jobs, "jobs", 4, "how many of the rows over HTTP are run at once")
 	flag.BoolVar(&bare, "bare", false, "run the bare rows only, without Belay")
 	flag.BoolVar(&h.verbose, "v", false, "show the peers' stderr and every step")
 	flag.Parse()

@@ -29,9 +29,7 @@ func (h *harness) servers(only string) {
 		list = append(list, sdkServer{"TypeScript v1 server", []string{"node", filepath.Join(dir, "server-v1.mjs")}, false})
 		both("TypeScript v2 server", "node", filepath.Join(dir, "server-v2.mjs"))
 	}
-	if self, err := os.Executable(); err == nil {
-		both("Go server", self, goServerMarker)
-	}
+	both("Go server", executable(), goServerMarker)
 	for _, v := range []string{"v1", "v2"} {
 		python := h.peers.python[v]
 		if python == "" {
