@@ -512,3 +512,77 @@ func TestTaskNobodyWants(t *testing.T) {
 		t.Errorf("the caller got %d answers", n)
 	}
 }
+
+// TestTasksAreBounded: beyond the bound the task that was silent for longest is
+// lost, and with all that is over nothing is left in any table.
+func TestTasksAreBounded(t *testing.T) {
+	r, _, _ := play(t, linkOptions{cfg: func(c *Config) { c.Enforce = EnforceNever }})
+	s := r.s
+	owner, err := r.tree.Register(belay.Spec{Kind: belay.KindCall, Name: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer owner.Finish(belay.Completed)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.current
+	answer := func(i int, status string) *mcp.Message {
+		m := &mcp.Message{}
+		if err := m.Read(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":"x","result":{"resultType":"task","taskId":"t%d","status":%q}}`, i, status)); err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	var first *task
+	for i := range maxTasks + 1 {
+		c := &call{s: s, era: mcp.Modern, method: mcp.MethodCallTool, policy: &s.cfg.Policy, run: owner, up: u, upID: u.ids.Next()}
+		made := u.becameTaskLocked(c, answer(i, "working"))
+		if made == nil {
+			t.Fatal("no task")
+		}
+		if first == nil {
+			first = made
+			time.Sleep(time.Millisecond)
+		}
+	}
+	if n := len(s.tasks); n != maxTasks || len(u.calls) != maxTasks || u.busy != maxTasks {
+		t.Errorf("%d tasks, %d calls, busy %d", n, len(u.calls), u.busy)
+	}
+	if o := first.run.Info().Outcome; o != belay.Lost {
+		t.Errorf("the oldest is %s", o)
+	}
+	for _, made := range s.tasks {
+		made.newsLocked(mcp.TaskNews{Status: mcp.TaskCompleted})
+	}
+	if len(s.tasks)+len(u.calls)+u.busy+u.tools != 0 {
+		t.Errorf("left: %d tasks, %d calls, busy %d, tools %d", len(s.tasks), len(u.calls), u.busy, u.tools)
+	}
+}
+
+// TestManyTasks: an end of the session tells of all of its tasks at once, whoever
+// is slow.
+func TestManyTasks(t *testing.T) {
+	const n = 300
+	ts := newTaskServer(t)
+	r := ts.web(t, "tester", nil, nil)
+	for i := range n {
+		r.send(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"n%d","arguments":{},%s}}`, i, i, taskMeta)
+	}
+	for i := range n {
+		r.expect(fmt.Sprint(i))
+	}
+	at := time.Now()
+	r.s.Run().Cancel(belay.Cancellation{Cause: belay.CauseOperator})
+	r.until("all are told", func() bool {
+		ts.mu.Lock()
+		defer ts.mu.Unlock()
+		told := 0
+		for _, s := range ts.seen {
+			if strings.HasPrefix(s, "tasks/cancel t-n") {
+				told++
+			}
+		}
+		return told == n
+	})
+	t.Logf("%d tasks told within %v", n, time.Since(at))
+}
