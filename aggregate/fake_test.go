@@ -51,6 +51,10 @@ type fakeSession struct {
 	ended chan struct{}
 	once  sync.Once
 
+	// held is locked while the session calls outlets, as those of the gateway are:
+	// whoever called back from one would wait for ever.
+	held sync.Mutex
+
 	lock   sync.Mutex
 	frames []string
 	calls  []*fakeCall
@@ -96,6 +100,8 @@ func (f *fake) last() *fakeSession {
 }
 
 func (s *fakeSession) Deliver(a mcp.Arrival) {
+	s.held.Lock()
+	defer s.held.Unlock()
 	r := &fakeCall{s: s, to: a.To, exchange: a.Exchange}
 	if err := r.Read(bytes.Clone(a.Frame)); err != nil {
 		panic(err)
@@ -139,6 +145,8 @@ func (s *fakeSession) drop(fits func(*fakeCall) bool) {
 }
 
 func (s *fakeSession) Abandon(exchange uint64, c belay.Cancellation) {
+	s.held.Lock()
+	defer s.held.Unlock()
 	s.lock.Lock()
 	s.gone[exchange] = c
 	s.lock.Unlock()
@@ -150,6 +158,8 @@ func (s *fakeSession) Err() error             { return nil }
 func (s *fakeSession) die()                   { s.once.Do(func() { close(s.ended) }) }
 
 func (s *fakeSession) Close(_ context.Context, c belay.Cancellation) error {
+	s.held.Lock()
+	defer s.held.Unlock()
 	s.lock.Lock()
 	s.closed = append(s.closed, c)
 	calls := s.calls

@@ -46,7 +46,7 @@ func TestInitialize(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"c", "d"} {
-		if !r.logs.has("a server was left out\" server=" + name) {
+		if !r.logs.has("a server was left out of an answer\" server=" + name) {
 			t.Errorf("%s is not named in the log", name)
 		}
 	}

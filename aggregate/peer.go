@@ -31,6 +31,7 @@ type peer struct {
 const (
 	joinWait  = 60 * time.Second // for a member to open its session and to answer initialize
 	joinAgain = 10 * time.Second // before a member that failed is tried again
+	eraAgain  = 5 * time.Minute  // before one of another era is
 )
 
 var (
@@ -101,8 +102,9 @@ func (s *session) joined() []*peer {
 
 // peer returns a member's place in the session and sees to it that it is being
 // let in, unless that failed a moment ago; nil if there is no such member.
-func (s *session) peer(name string) *peer {
-	members := s.b.members()
+func (s *session) peer(name string) *peer { return s.peerOf(s.b.members(), name) }
+
+func (s *session) peerOf(members []Member, name string) *peer {
 	i := slices.IndexFunc(members, func(m Member) bool { return m.Name == name })
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +136,7 @@ func (s *session) invite() []*peer {
 	members := s.b.members()
 	list := make([]*peer, 0, len(members))
 	for _, m := range members {
-		if p := s.peer(m.Name); p != nil {
+		if p := s.peerOf(members, m.Name); p != nil {
 			list = append(list, p)
 		}
 	}
@@ -151,9 +153,13 @@ func (s *session) join(p *peer) {
 		p.says, err = s.greet(ctx, on)
 	}
 	if err != nil {
-		s.log.Warn("a server was left out", "server", p.name, "error", err)
+		s.leftOut(p.name, mcp.MethodInitialize, err)
+		wait := joinAgain
+		if errors.Is(err, httpserver.ErrEra) {
+			wait = eraAgain
+		}
 		s.mu.Lock()
-		p.err, p.again = err, time.Now().Add(joinAgain)
+		p.err, p.again = err, time.Now().Add(wait)
 		s.mu.Unlock()
 		close(p.ready)
 		if on != nil {

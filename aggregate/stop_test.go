@@ -56,6 +56,9 @@ func TestAbandonReachesOwner(t *testing.T) {
 		mine, _ := r.askExchange("1", mcp.MethodCallTool, `{"name":"a__x"}`)
 		theirs, exchange := r.askExchange(id, mcp.MethodCallTool, `{"name":"b__x"}`)
 		ca, cb := a.find(t, mcp.MethodCallTool), b.find(t, mcp.MethodCallTool)
+		if ca.exchange>>63 == 0 || ca.exchange == cb.exchange {
+			t.Error("the members' exchanges could meet those of their own callers")
+		}
 		r.s.Abandon(exchange, belay.Cancellation{Cause: belay.CauseDisconnect})
 		r.dropped(theirs)
 		if !cb.abandoned() || ca.abandoned() {
