@@ -11,6 +11,7 @@ import (
 
 func TestMain(m *testing.M) {
 	faketool.MaybeRun()
+	maybeRole()
 	os.Exit(m.Run())
 }
 

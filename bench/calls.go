@@ -28,25 +28,34 @@ func (b *bench) latency() error {
 	}
 	defer ps.close()
 	for _, size := range sizes {
-		if b.quick {
-			size.calls /= 5
-		}
-		if err := b.latencyOf(ps, size); err != nil {
+		r, err := latencyOf(b, ps, "stdio", size)
+		if err != nil {
 			return err
+		}
+		if size.over[0] > 0 {
+			r.bar = "<= 60 over direct or <= 40 over the relay"
+			r.judge(r.value("belay")-r.value("direct") <= 60 || r.value("belay")-r.value("relay") <= 40)
+		}
+		if r.has("belay") {
+			r.say("%+.0f over direct, %+.0f over the relay", r.value("belay")-r.value("direct"), r.value("belay")-r.value("relay"))
 		}
 	}
 	return nil
 }
 
-func (b *bench) latencyOf(ps *peers, size payload) error {
+// latencyOf adds the row of one call at a time, and that of its processor time.
+func latencyOf[C client](b *bench, ps *peers[C], what string, size payload) (*row, error) {
+	if b.quick {
+		size.calls /= 5
+	}
 	used := map[string]time.Duration{}
-	values, err := ps.each(b.rounds, func(name string, p *peer) (float64, error) {
+	values, err := ps.each(b.rounds, func(name string, p C) (float64, error) {
 		for range size.calls/10 + 1 { // warm up
 			if _, err := p.call(size.tool, size.args); err != nil {
 				return 0, err
 			}
 		}
-		pids, _ := middle(p.cmd.Process.Pid)
+		pids, _ := middle(p.root())
 		before := processorTime(pids)
 		var times []float64
 		for range size.calls {
@@ -60,26 +69,21 @@ func (b *bench) latencyOf(ps *peers, size payload) error {
 		return median(times), nil
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	r := b.report.compare("stdio latency, "+size.name+" result", "us", values)
-	if size.over[0] > 0 {
-		r.bar = "<= 60 over direct or <= 40 over the relay"
-		r.judge(r.has("belay") && (r.value("belay")-r.value("direct") <= 60 || r.value("belay")-r.value("relay") <= 40))
-	}
-	if r.has("belay") {
-		r.note = fmt.Sprintf("%+.0f over direct, %+.0f over the relay", r.value("belay")-r.value("direct"), r.value("belay")-r.value("relay"))
-	}
-	b.processor("one at a time, "+size.name, used, b.rounds*size.calls)
-	return nil
+	r := b.report.compare(what+" latency, "+size.name+" result", "us", values)
+	r.note = strings.Join(ps.said, "; ")
+	b.processor(what+", one at a time, "+size.name, used, values, size.calls)
+	return r, nil
 }
 
-// processor adds the row of processor time for each call in the middle.
-func (b *bench) processor(what string, used map[string]time.Duration, calls int) {
+// processor adds the row of processor time for each call in the middle, for the
+// ways that were measured, with so many calls in each round.
+func (b *bench) processor(what string, used map[string]time.Duration, measured map[string][]float64, calls int) {
 	values := map[string][]float64{}
-	for name, d := range used {
+	for name, rounds := range measured {
 		if name != "direct" { // nothing is in the middle there
-			values[name] = []float64{micro(d) / float64(calls)}
+			values[name] = []float64{micro(used[name]) / float64(len(rounds)*calls)}
 		}
 	}
 	b.report.compare("processor time per proxied call, "+what, "us", values).note = "user + system of everything between client and server"
@@ -94,36 +98,46 @@ func (b *bench) throughput() error {
 		return err
 	}
 	defer ps.close()
-	calls := 20000
+	r, err := throughputOf(b, ps, "stdio", 20000)
+	if err != nil {
+		return err
+	}
+	r.bar = ">= 0.75 of direct"
+	r.judge(r.value("belay") >= 0.75*r.value("direct"))
+	if r.has("belay") {
+		r.say("%.2f of direct, %.2f of the relay", r.value("belay")/r.value("direct"), r.value("belay")/r.value("relay"))
+	}
+	return nil
+}
+
+// throughputOf adds the row of 64 calls in flight, and that of its processor
+// time.
+func throughputOf[C client](b *bench, ps *peers[C], what string, calls int) (*row, error) {
 	if b.quick {
-		calls = 4000
+		calls /= 5
 	}
 	used := map[string]time.Duration{}
-	values, err := ps.each(b.rounds, func(name string, p *peer) (float64, error) {
-		if _, err := pump(p, calls/10); err != nil {
+	values, err := ps.each(b.rounds, func(name string, p C) (float64, error) {
+		if _, err := p.pump(calls / 10); err != nil {
 			return 0, err
 		}
-		pids, _ := middle(p.cmd.Process.Pid)
+		pids, _ := middle(p.root())
 		before := processorTime(pids)
-		took, err := pump(p, calls)
+		took, err := p.pump(calls)
 		used[name] += processorTime(pids) - before
 		return float64(calls) / took.Seconds(), err
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	r := b.report.compare("stdio throughput, 64 in flight, 100 B", "calls/s", values)
-	r.bar = ">= 0.75 of direct"
-	r.judge(r.has("belay") && r.value("belay") >= 0.75*r.value("direct"))
-	if r.has("belay") {
-		r.note = fmt.Sprintf("%.2f of direct, %.2f of the relay", r.value("belay")/r.value("direct"), r.value("belay")/r.value("relay"))
-	}
-	b.processor("64 in flight", used, b.rounds*calls)
-	return nil
+	r := b.report.compare(what+" throughput, 64 in flight, 100 B", "calls/s", values)
+	r.note = strings.Join(ps.said, "; ")
+	b.processor(what+", 64 in flight", used, values, calls)
+	return r, nil
 }
 
 // pump makes so many calls with 64 in flight and returns how long it took.
-func pump(p *peer, calls int) (time.Duration, error) {
+func (p *peer) pump(calls int) (time.Duration, error) {
 	args := `{"text":"` + strings.Repeat("x", 70) + `"}`
 	start := time.Now()
 	sent, back := 0, 0

@@ -15,6 +15,7 @@ import (
 
 func main() {
 	faketool.MaybeRun()
+	maybeRole()
 	os.Exit(run())
 }
 
@@ -25,6 +26,9 @@ type bench struct {
 	belay  string // path of the binary under test; "" = it could not be built
 	dir    string // scratch: witness files, runtime directory
 	report report
+
+	gateways   string // where other people's gateways are installed; "" = nowhere
+	noGateways error  // why not
 }
 
 // measurement is one entry of the table of measurements.
@@ -42,6 +46,8 @@ var measurements = []measurement{
 	{"startup", "from exec to the answer of initialize", (*bench).startup},
 	{"idle", "memory and wake-ups of a wrapped idle server", (*bench).idle},
 	{"memory", "resident memory with 2,000 calls in flight", (*bench).memory},
+	{"http", "HTTP callers: latency, throughput, cancel and memory, in both eras", (*bench).http},
+	{"remote", "a stdio caller in front of a server over HTTP", (*bench).remote},
 	{"inprocess", "go test -bench in package belay: runs and cancels", (*bench).inProcess},
 }
 

@@ -181,6 +181,8 @@ func (p *peer) line() ([]byte, error) {
 	}
 }
 
+func (p *peer) root() int { return p.cmd.Process.Pid }
+
 // close ends the input and waits; a command that stays is killed.
 func (p *peer) close() error {
 	_ = p.in.Close()

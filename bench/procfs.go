@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/belayhq/belay/internal/faketool"
 )
 
 // clockTick is the unit of processor times in /proc: 100 per second on every
@@ -20,6 +22,9 @@ var errNoProc = errors.New("needs /proc of Linux")
 // middle returns the processes between the client and the fake server: the
 // relay, or Belay with its guardian. The server's own tree is left out.
 func middle(root int) ([]int, error) {
+	if root == 0 {
+		return nil, nil
+	}
 	parent := map[int]int{}
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil || len(stats) == 0 {
@@ -42,15 +47,15 @@ func middle(root int) ([]int, error) {
 	return list, nil
 }
 
-// isFake reports whether a process is a fake server or helper. The relay is a
-// fake too, but one in the middle.
+// isFake reports whether a process is a server or helper of ours. The relays are
+// ours too, but in the middle.
 func isFake(pid int) bool {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	if err != nil {
 		return true // gone
 	}
 	args := strings.Split(string(raw), "\x00")
-	return len(args) > 2 && args[1] == "faketool" && args[2] != "relay"
+	return len(args) > 2 && (args[1] == faketool.Marker && args[2] != "relay" || args[1] == roleMarker && args[2] != roleProxy)
 }
 
 // statFields returns the fields of /proc/pid/stat after the command name:

@@ -66,11 +66,33 @@ func (r *row) judge(ok bool) {
 	}
 }
 
-var wayNames = []string{"direct", "relay", "belay"}
+// gatewayNames are the ways through other people's gateways.
+var gatewayNames = []string{supergateway, mcpProxy, mcpRemote}
+
+var wayNames = append([]string{"direct", "relay", "belay"}, gatewayNames...)
+
+// say adds to the note.
+func (r *row) say(format string, args ...any) {
+	r.note = strings.TrimPrefix(r.note+"; "+fmt.Sprintf(format, args...), "; ")
+}
+
+// ahead reports whether a gateway of other people is better than Belay; sign is
+// 1 where more is better and -1 where less is.
+func (r *row) ahead(sign float64) bool {
+	for _, name := range gatewayNames {
+		if r.has(name) && sign*r.value(name) > sign*r.value("belay") {
+			r.say("%s is ahead", name)
+			return true
+		}
+	}
+	return false
+}
 
 func (r *row) cells() []string {
 	if r.err != nil {
-		return []string{r.name, "", "", "", "", "", "failed", strings.ReplaceAll(r.err.Error(), "\n", " ")}
+		cells := make([]string, len(columns))
+		cells[0], cells[len(cells)-2], cells[len(cells)-1] = r.name, "failed", strings.ReplaceAll(r.err.Error(), "\n", " ")
+		return cells
 	}
 	cells := []string{r.name, r.unit}
 	for _, way := range wayNames {
@@ -93,7 +115,7 @@ func figure(v float64) string {
 	}
 }
 
-var columns = []string{"figure", "unit", "direct", "relay", "belay", "bar", "", "note"}
+var columns = slices.Concat([]string{"figure", "unit"}, wayNames, []string{"bar", "", "note"})
 
 func (r *report) text() string {
 	var out strings.Builder

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"github.com/belayhq/belay/internal/faketool"
 )
@@ -51,15 +53,27 @@ func (b *bench) witness(name string) *faketool.Witness {
 // env keeps this run's Belay processes apart from the user's own.
 func (b *bench) env() []string { return []string{"BELAY_RUNTIME_DIR=" + filepath.Join(b.dir, "run")} }
 
+// client is one open way to a server.
+type client interface {
+	// call makes one call and waits for its answer.
+	call(tool, args string) (time.Duration, error)
+	// pump makes so many calls with 64 in flight.
+	pump(calls int) (time.Duration, error)
+	// root is the process in the middle with all below it; 0: there is none.
+	root() int
+	close() error
+}
+
 // peers holds one open connection for each way.
-type peers struct {
+type peers[C client] struct {
 	names []string
-	open  map[string]*peer
+	open  map[string]C
+	said  []string // why a way is missing
 }
 
 // connect opens every way to its own fake server.
-func (b *bench) connect(ways []way, witness string, flags ...string) (*peers, error) {
-	ps := &peers{open: map[string]*peer{}}
+func (b *bench) connect(ways []way, witness string, flags ...string) (*peers[*peer], error) {
+	ps := &peers[*peer]{open: map[string]*peer{}}
 	for _, w := range ways {
 		name := ""
 		if witness != "" {
@@ -69,27 +83,42 @@ func (b *bench) connect(ways []way, witness string, flags ...string) (*peers, er
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("connect %s: %w", w.name, err), ps.close())
 		}
-		ps.names = append(ps.names, w.name)
-		ps.open[w.name] = p
+		ps.add(w.name, p)
 	}
 	return ps, nil
 }
 
-func (ps *peers) close() error {
+func (ps *peers[C]) add(name string, c C) {
+	ps.names = append(ps.names, name)
+	ps.open[name] = c
+}
+
+// drop leaves a way out of what follows.
+func (ps *peers[C]) drop(name string, why error) {
+	ps.said = append(ps.said, fmt.Sprintf("%s: %.120v", name, why))
+	ps.names = slices.DeleteFunc(ps.names, func(n string) bool { return n == name })
+}
+
+func (ps *peers[C]) close() error {
 	var errs []error
-	for _, name := range ps.names {
-		errs = append(errs, ps.open[name].close())
+	for _, c := range ps.open {
+		errs = append(errs, c.close())
 	}
 	return errors.Join(errs...)
 }
 
 // each runs f for every way, rounds times, interleaved, and returns the values
-// by way.
-func (ps *peers) each(rounds int, f func(name string, p *peer) (float64, error)) (map[string][]float64, error) {
+// by way. Other people's gateways that fail are left out from there on.
+func (ps *peers[C]) each(rounds int, f func(name string, c C) (float64, error)) (map[string][]float64, error) {
 	values := map[string][]float64{}
 	for range rounds {
-		for _, name := range ps.names {
+		for _, name := range slices.Clone(ps.names) {
 			v, err := f(name, ps.open[name])
+			if err != nil && slices.Contains(gatewayNames, name) {
+				ps.drop(name, err)
+				delete(values, name)
+				continue
+			}
 			if err != nil {
 				return values, fmt.Errorf("%s: %w", name, err)
 			}

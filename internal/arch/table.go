@@ -47,6 +47,10 @@ var Table = []Row{
 		"this table",
 	},
 	{
+		"internal/pinned", 0, nil, nil,
+		"installs other people's programs for the commands that drive them",
+	},
+	{
 		"scripts/testcount", 0, nil, nil,
 		"runs on a machine on which nothing has been downloaded yet",
 	},
@@ -159,7 +163,7 @@ var Table = []Row{
 
 	{
 		"bench", 6,
-		[]string{"internal/faketool"},
+		[]string{"internal/faketool", "internal/pinned", "internal/sdkfake"},
 		[]string{"github.com/modelcontextprotocol/go-sdk"},
 		"drives the built binary from outside",
 	},

@@ -3,7 +3,7 @@
 // themselves.
 //
 // The tool "tick" works until its context ends, or n ticks are done; with "deaf"
-// it never looks at its context. "echo" answers at once.
+// it never looks at its context, with "hold" it does nothing else. "echo" answers at once.
 package sdkfake
 
 import (
@@ -32,6 +32,7 @@ type tickArgs struct {
 	Key  string `json:"key"`
 	N    int    `json:"n,omitempty"`
 	Deaf bool   `json:"deaf,omitempty"`
+	Hold bool   `json:"hold,omitempty"` // do nothing until the context ends
 }
 
 type echoArgs struct {
@@ -72,6 +73,11 @@ func text(s string) *mcp.CallToolResult {
 
 func tick(ctx context.Context, req *mcp.CallToolRequest, a tickArgs, witness string) (*mcp.CallToolResult, any, error) {
 	faketool.Record(witness, a.Key, "start", "")
+	if a.Hold {
+		<-ctx.Done()
+		faketool.Record(witness, a.Key, "stopped", fmt.Sprint(context.Cause(ctx)))
+		return nil, nil, context.Cause(ctx)
+	}
 	if a.N == 0 {
 		a.N = 250
 	}

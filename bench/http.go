@@ -1,0 +1,149 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// webWay is one way from an HTTP caller to a server: how the middle is started,
+// nil for none, and the server's own address, "" when the middle starts it.
+type webWay struct {
+	name  string
+	start func() (*service, error)
+	url   string
+}
+
+// webScene is a group of rows: a kind of server and an era.
+type webScene struct {
+	name  string
+	era   string
+	stdio bool // the server is a command
+	all   []*service
+}
+
+// http measures HTTP callers before both kinds of servers, in both eras.
+func (b *bench) http() error {
+	if b.belay == "" {
+		return errors.New("needs the belay binary")
+	}
+	for _, stdio := range []bool{true, false} {
+		for _, era := range []string{eraLegacy, eraModern} {
+			s := &webScene{name: "HTTP -> HTTP " + era, era: era, stdio: stdio}
+			if stdio {
+				s.name = "HTTP -> stdio " + era
+			}
+			if err := b.scene(s); err != nil {
+				b.report.failed(s.name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// scene measures one group of rows.
+func (b *bench) scene(s *webScene) error {
+	defer func() {
+		for _, one := range s.all {
+			one.stop()
+		}
+	}()
+	ps, err := b.connectWeb(s)
+	if err != nil {
+		return err
+	}
+	defer ps.close()
+	r, err := latencyOf(b, ps, s.name, payload{name: "100 B", tool: "echo", args: `{"text":"` + strings.Repeat("x", 70) + `"}`, calls: 1000})
+	if err != nil {
+		return err
+	}
+	s.judge(r, -1, 1.1, 1.15)
+	if r, err = throughputOf(b, ps, s.name, 5000); err != nil {
+		return err
+	}
+	s.judge(r, 1, 1.2, 0.85)
+	if err := b.webCancels(s, ps); err != nil {
+		return err
+	}
+	return b.webMemory(s, ps)
+}
+
+// judge compares with the direct server, for servers on stdio, or with the plain
+// proxy, and with the other gateways; sign is 1 where more is better.
+func (s *webScene) judge(r *row, sign, stdio, remote float64) {
+	beside, factor := "relay", remote
+	if s.stdio {
+		beside, factor = "direct", stdio
+	}
+	r.bar = fmt.Sprintf("<= %g x the %s", factor, beside)
+	if sign > 0 {
+		r.bar = fmt.Sprintf(">= %g x the %s", factor, beside)
+	}
+	if s.stdio {
+		r.bar += "; no gateway ahead"
+	}
+	ratio := r.value("belay") / r.value(beside)
+	r.say("%.2f of %s", ratio, beside)
+	behind := r.ahead(sign)
+	r.judge(!behind && sign*ratio >= sign*factor)
+}
+
+// witnessOf is the witness file of the server behind one way.
+func (b *bench) witnessOf(s *webScene, way string) string {
+	if way == "direct" || !s.stdio {
+		way = "http" // one server behind all ways
+	}
+	return b.witness(fmt.Sprintf("web-%v-%s-%s", s.stdio, s.era, way)).Path
+}
+
+// connectWeb starts the servers and what stands before them, and opens each way.
+func (b *bench) connectWeb(s *webScene) (*peers[*web], error) {
+	server, err := b.serve(role(roleHTTP, b.witnessOf(s, "direct"), s.era), printed)
+	if err != nil {
+		return nil, err
+	}
+	s.all = append(s.all, server)
+	ps := &peers[*web]{open: map[string]*web{}}
+	for _, w := range b.webWays(s, server.url, ps) {
+		mid, address := (*service)(nil), w.url
+		if w.start != nil {
+			if mid, err = w.start(); err == nil {
+				s.all = append(s.all, mid)
+				address = mid.url
+			}
+		}
+		var c *web
+		if err == nil {
+			c, err = openWeb(w.name, address, s.era, mid)
+		}
+		switch {
+		case err == nil:
+			ps.add(w.name, c)
+		case w.name == supergateway || w.name == mcpProxy:
+			ps.drop(w.name, err)
+			err = nil
+		default:
+			return nil, errors.Join(fmt.Errorf("connect %s: %w", w.name, err), ps.close())
+		}
+	}
+	return ps, nil
+}
+
+func (b *bench) webWays(s *webScene, url string, ps *peers[*web]) []webWay {
+	ways := []webWay{{name: "direct", url: url}}
+	if !s.stdio {
+		return append(ways,
+			webWay{name: "relay", start: func() (*service, error) { return b.serve(role(roleProxy, url, "x"), printed) }},
+			webWay{name: "belay", start: func() (*service, error) { return b.belayServe(nil, url) }})
+	}
+	command := func(way string) []string { return role(roleStdio, b.witnessOf(s, way), "x") }
+	ways = append(ways, webWay{name: "belay", start: func() (*service, error) { return b.belayServe(command("belay"), "") }})
+	if b.installGateways() == "" {
+		ps.said = append(ps.said, "other gateways: npm is not reachable")
+		return ways
+	}
+	for _, name := range []string{supergateway, mcpProxy} {
+		ways = append(ways, webWay{name: name, start: func() (*service, error) { return b.gateway(name, command(name)) }})
+	}
+	return ways
+}
