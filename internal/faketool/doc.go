@@ -22,6 +22,9 @@
 // done; those of the server itself have the key "server": start, initialize,
 // eof, sigterm, exit, and violation for everything that a peer must never send.
 //
+// With -tasks calls become tasks, of either kind; then the key of the tool has the
+// event task-cancel as well, and "server" each method that names a task.
+//
 // # Guarantees
 //
 // Every fake and every helper ends by itself: the deadline given by -life (at
