@@ -3,7 +3,7 @@
 // servers, and the reference server, whose long-running tool never stops by
 // itself.
 //
-//	go run ./interop [-only PART] [-bare] [-md FILE] [-v]
+//	go run ./interop [-part stdio|http] [-only WORDS] [-jobs N] [-bare] [-md FILE] [-v]
 //
 // # Method
 //
@@ -16,12 +16,23 @@
 // told, and whether its next calls in the same session worked: one at once,
 // one after the watching.
 //
+// Over HTTP the clients go through `belay serve`, in both eras, to servers that
+// run on their own and to servers that Belay starts. There a client can also
+// vanish: it is killed in the middle of its call. A tap between the client and
+// what it talks to notes when the stopped call's POST ended and whether the
+// client goes on asking for its stream; Belay's receipt is read when all is
+// over. The rows are not the full product of clients, servers and events: see
+// pairs.
+//
 // # What fails, and what does not
 //
 // Bare rows are facts about other people's programs and never fail. A row
 // under Belay fails the run when the work went on beyond the ladder's time, a
 // process of the stopped call is alive, or the next call in the same session
-// did not work. The peers are installed into .cache/interop from package
+// did not work. Over HTTP it fails, too, when the POST was left open, the client
+// goes on resuming, or the receipt says what cannot be known: a remote server
+// whose work nobody saw end is never confirmed. That such a server goes on
+// working is a fact about it. The peers are installed into .cache/interop from package
 // registries; when one cannot be reached, this is said loudly, its rows are
 // named as not run, and nothing fails for it.
 package main

@@ -56,9 +56,11 @@ var pairs = []pair{
 	{"go 2026", "ts2 stdio deaf", "at"},
 	{"py1", "py1 http", "atdc"},
 	{"py1", "ref stdio", "dc"},
+	{"py1", "ref http", "d"},
 	{"py1", "go http", "d"},
 	{"py1", "py2 stdio", "d"},
 	{"py2", "py2 http", "atdc"},
+	{"py2", "ref http", "tc"},
 	{"py2", "py1 stdio", "tc"},
 	{"py2", "ts1 stdio", "a"},
 	{"py2 2026", "py2 http", "ad"},
@@ -79,6 +81,7 @@ type httpRow struct {
 	row                   // peer is the client
 	server  httpPeer      // what is behind
 	era     string        // what the client says it speaks
+	cancels bool          // disconnect: cancel, not the default, detach
 	runsOn  bool          // the policy wants the work to go on
 	resumes int           // how often this client asks for a stream that is over
 	gets    int           // GETs that the client began after the Stop
@@ -89,12 +92,14 @@ type httpRow struct {
 func httpTable() table {
 	return table{
 		title: "Over HTTP",
-		method: "Under Belay: `belay serve` with `enforce: strict`, `grace: " + grace.String() + "` and `disconnect: cancel`, but in rows with \"detach\",\n" +
-			"the default. Clients speak Streamable HTTP; servers over HTTP are on their own, servers on stdio are\n" +
-			"Belay's children and have no bare row. A client disconnects by being killed; the next call is a new\n" +
-			"client's then. Between the client and what it talks to lies a tap, which notes when the stopped call's\n" +
-			"POST ended after the Stop, and how many GETs the client began after it. A remote server's work is\n" +
-			"nothing that Belay could end by force: what it says is `signalled` or `acknowledged`, never `confirmed`.",
+		method: "Under Belay: `belay serve` with `enforce: strict` and `grace: " + grace.String() + "`. Clients speak Streamable HTTP; servers over HTTP\n" +
+			"are on their own, servers on stdio are Belay's children and have no bare row. A client disconnects by\n" +
+			"being killed; the next call is a new client's then. Clients of the older revisions disconnect with\n" +
+			"`disconnect: cancel`, and once with the default, `detach`, by which the work is to go on.\n\n" +
+			"Between the client and what it talks to lies a tap. \"POST\": when the stopped call's POST ended, from the\n" +
+			"Stop on. \"GETs\": how many the client began in " + watchHTTP.String() + " after the Stop, after an abort in " + watchAbort.String() + ". \"receipt\":\n" +
+			"Belay's last word. Nobody can end a remote server's work by force: its receipt is `signalled` when it was\n" +
+			"told and `acknowledged` when it answered, never `confirmed`.",
 		columns: []string{"client", "server", "speaks", "stopped by", "way", "work went on", "client was told", "POST", "GETs", "receipt", "next calls", "problem"},
 		told:    6,
 	}
@@ -160,6 +165,8 @@ func (h *harness) overHTTP(only string, jobs int) {
 					continue
 				}
 				r := &httpRow{server: s, runsOn: letter == 'D', resumes: max(1, c.resumes), receipt: "–"}
+				// In 2026-07-28 a lost connection is a Stop, whatever the policy.
+				r.cancels = letter == 'd' && !strings.HasSuffix(p.client, "2026")
 				r.row = row{peer: c.name, event: e.name, belay: belay, noCancel: c.silent && (letter == 'a' || letter == 't')}
 				rows = append(rows, r)
 				slots <- struct{}{}

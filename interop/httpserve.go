@@ -43,9 +43,9 @@ func (h *harness) behind(r *httpRow, dir, runtime, witness string) (at *url.URL,
 
 // serve starts Belay in front of the one server and returns its URL.
 func (h *harness) serve(r *httpRow, dir, runtime, witness, remote string) (*process, string, error) {
-	disconnect := "cancel"
-	if r.runsOn {
-		disconnect = "detach"
+	disconnect := "detach"
+	if r.cancels {
+		disconnect = "cancel"
 	}
 	server := map[string]any{"url": remote}
 	if remote == "" {

@@ -14,17 +14,26 @@ import (
 
 func main() {
 	faketool.MaybeRun()
-	if len(os.Args) > 1 {
-		switch os.Args[1] {
-		case goClientMarker:
-			os.Exit(goClient(os.Args[2:]))
-		case goServerMarker:
-			os.Exit(goServer(os.Args[2:]))
-		case goAckMarker:
-			os.Exit(goAckServer())
-		}
+	if code, is := peer(); is {
+		os.Exit(code)
 	}
 	os.Exit(run())
+}
+
+// peer runs this binary as one of the Go peers, if its first argument says so.
+func peer() (code int, is bool) {
+	if len(os.Args) < 2 {
+		return 0, false
+	}
+	switch os.Args[1] {
+	case goClientMarker:
+		return goClient(os.Args[2:]), true
+	case goServerMarker:
+		return goServer(os.Args[2:]), true
+	case goAckMarker:
+		return goAckServer(), true
+	}
+	return 0, false
 }
 
 // harness is one run of the program.

@@ -85,8 +85,8 @@ type table struct {
 func stdioTable() table {
 	return table{
 		title: "Over stdio",
-		method: "Under Belay: `belay wrap --enforce strict --grace " + grace.String() + "`. \"alive\" counts processes of the stopped call.\n" +
-			"Clients are run against the reference server, servers with a raw client.",
+		method: "Under Belay: `belay wrap --enforce strict --grace " + grace.String() + "`; `--enforce never` in the rows of stop-ack. \"alive\" counts\n" +
+			"processes of the stopped call. Clients are run against the reference server, servers with a raw client.",
 		columns: []string{"peer", "stopped by", "way", "work went on", "alive", "client was told", "next calls", "problem"},
 		told:    5,
 	}
@@ -142,7 +142,9 @@ func document(versions []string, tables ...*table) string {
 		"started and stopped, and the server's own witness tells how long it went on working; it is watched for\n"+
 		"%v.\n\nPeers: %s.\n", watch, strings.Join(versions, ", "))
 	for _, t := range tables {
-		out.WriteString(t.markdown())
+		if len(t.lines) > 0 {
+			out.WriteString(t.markdown())
+		}
 	}
 	return out.String()
 }

@@ -40,7 +40,8 @@ async def connect():
     transport = streamable_http_client(url) if url else stdio_client(where)
     async with transport as (read, write, *_):
         async with mcp.ClientSession(read, write) as session:
-            await session.initialize()
+            opened = await session.initialize()
+            session.protocol_version = opened.protocolVersion  # as version 2 has it
             yield session
 
 
