@@ -70,13 +70,19 @@ func proxy(target string) error {
 		return err
 	}
 	out := &http.Transport{DisableCompression: true, MaxIdleConns: 4096, MaxIdleConnsPerHost: 4096}
-	return listen(&httputil.ReverseProxy{
+	relay := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = to.Scheme, to.Host, to.Host
 		},
 		Transport:     out,
 		FlushInterval: -1,
-	})
+	}
+	return listen(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Else an answer that comes before the transport has seen the end of the
+		// request's body closes that body, and with it breaks off the exchange.
+		_ = http.NewResponseController(w).EnableFullDuplex()
+		relay.ServeHTTP(w, r)
+	}))
 }
 
 // listen serves until stdin ends.
