@@ -14,27 +14,17 @@ import (
 
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/internal/config"
-	"github.com/belayhq/belay/proc"
 	"github.com/belayhq/belay/serve"
 )
 
 type serveCmd struct {
+	policyFlags `embed:""`
+
 	Config    string   `placeholder:"FILE" help:"Belay's own file, belay.yaml (docs/configuration.md)."`
 	McpConfig []string `name:"mcp-config" placeholder:"FILE" sep:"none" help:"An editor's file of MCP servers, read as it is; more than one may be given."`
 	Listen    string   `placeholder:"ADDRESS" help:"Where to listen (default 127.0.0.1:7474, or what the file says)."`
 	JSON      bool     `name:"json" help:"Print what is served as one JSON object."`
 	Reference bool     `name:"demo-reference" help:"Without a configuration: serve the official reference server too, if npx is there."`
-
-	Grace     time.Duration `default:"2s" help:"Time between the Stop and the first force."`
-	KillAfter time.Duration `default:"3s" help:"Time between asking by force (SIGTERM) and the kill."`
-	Enforce   string        `default:"auto" enum:"auto,strict,lenient,never" help:"When force is used: ${enum}."`
-	Isolation string        `default:"shared" enum:"shared,call" help:"One process for a session, or one for each tool call: ${enum}."`
-	Deadline  time.Duration `placeholder:"DURATION" help:"Stop each tool call after this time; 0: never."`
-	Drain     time.Duration `default:"30s" help:"How long force, or a reload, waits for calls in flight."`
-	Restart   string        `default:"known" enum:"known,safe,drain" help:"Whether servers lose nothing by a restart: ${enum} (known: as listed in Belay's data)."`
-	Observe   bool          `help:"Tell and record, never use force."`
-	Cgroup    string        `default:"auto" enum:"auto,off" help:"Whether a cgroup is used where there can be one: ${enum}."`
-	Label     []string      `short:"l" placeholder:"KEY=VALUE" sep:"none" help:"Give every run this label."`
 }
 
 // Help implements kong.HelpProvider.
@@ -85,9 +75,8 @@ func (c *serveCmd) Run(env *Env) error {
 // policy is what the flags say of all servers.
 func (c *serveCmd) policy() (config.Policy, error) {
 	var p config.Policy
-	if c.Grace <= 0 || c.KillAfter <= 0 || c.Drain <= 0 || c.Deadline < 0 {
-		return p, usagef("serve: --grace, --kill-after and --drain must be above 0, --deadline not below it (got %v, %v, %v, %v)",
-			c.Grace, c.KillAfter, c.Drain, c.Deadline)
+	if err := c.check("serve"); err != nil {
+		return p, err
 	}
 	labels, err := parseLabels(c.Label)
 	if err != nil {
@@ -101,14 +90,10 @@ func (c *serveCmd) policy() (config.Policy, error) {
 }
 
 func (c *serveCmd) options(h *host) serve.Options {
-	o := serve.Options{
+	return serve.Options{
 		Tree: h.tree, Parent: h.parent.Run(), Owner: h.owner, Log: h.log, Facts: h.facts,
-		Ticket: h.ticket(), Idle: seldom(giveBack), Version: Version(), Cgroup: proc.CgroupAuto,
+		Ticket: h.ticket(), Idle: seldom(giveBack), Version: Version(), Cgroup: c.cgroup(),
 	}
-	if c.Cgroup == "off" {
-		o.Cgroup = proc.CgroupOff
-	}
-	return o
 }
 
 // seldom makes a function that many sessions call at the same moment work once.

@@ -11,7 +11,6 @@ import (
 	"path"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/gateway"
@@ -21,20 +20,12 @@ import (
 )
 
 type wrapCmd struct {
-	Name      string        `placeholder:"NAME" help:"What people see; default: the command's name."`
-	Grace     time.Duration `default:"2s" help:"Time between the Stop and the first force."`
-	KillAfter time.Duration `default:"3s" help:"Time between asking by force (SIGTERM) and the kill."`
-	Enforce   string        `default:"auto" enum:"auto,strict,lenient,never" help:"When force is used: ${enum}."`
-	Isolation string        `default:"shared" enum:"shared,call" help:"One process for the session, or one for each tool call: ${enum}."`
-	Deadline  time.Duration `placeholder:"DURATION" help:"Stop each tool call after this time; 0: never."`
-	Drain     time.Duration `default:"30s" help:"How long force waits for other calls on the same process."`
-	Restart   string        `default:"known" enum:"known,safe,drain" help:"Whether the server loses nothing by a restart: ${enum} (known: as listed in Belay's data)."`
-	Observe   bool          `help:"Tell and record, never use force."`
-	Cgroup    string        `default:"auto" enum:"auto,off" help:"Whether a cgroup is used where there can be one: ${enum}."`
-	Label     []string      `short:"l" placeholder:"KEY=VALUE" sep:"none" help:"Give every run this label."`
-	URL       string        `name:"url" placeholder:"URL" help:"Instead of a command: a server that is reached by HTTP."`
-	Header    []string      `short:"H" placeholder:"'NAME: VALUE'" sep:"none" help:"With --url: send this header with every request; $NAME in it is that variable of the environment."`
-	Command   []string      `arg:"" optional:"" passthrough:"all" name:"command" help:"The server's command line, after --."`
+	policyFlags `embed:""`
+
+	Name    string   `placeholder:"NAME" help:"What people see; default: the command's name."`
+	URL     string   `name:"url" placeholder:"URL" help:"Instead of a command: a server that is reached by HTTP."`
+	Header  []string `short:"H" placeholder:"'NAME: VALUE'" sep:"none" help:"With --url: send this header with every request; $NAME in it is that variable of the environment."`
+	Command []string `arg:"" optional:"" passthrough:"all" name:"command" help:"The server's command line, after --."`
 }
 
 // Help implements kong.HelpProvider.
@@ -103,11 +94,8 @@ func (c *wrapCmd) check(command []string) error {
 		return usagef("wrap: --header needs --url")
 	case len(command) > 0 && strings.HasPrefix(c.Command[0], "-") && c.Command[0] != "--":
 		return usagef("wrap: unknown flag %s (see \"belay wrap --help\")", c.Command[0])
-	case c.Grace <= 0 || c.KillAfter <= 0 || c.Drain <= 0 || c.Deadline < 0:
-		return usagef("wrap: --grace, --kill-after and --drain must be above 0, --deadline not below it (got %v, %v, %v, %v)",
-			c.Grace, c.KillAfter, c.Drain, c.Deadline)
 	}
-	return nil
+	return c.policyFlags.check("wrap")
 }
 
 // name is what people see.
@@ -179,17 +167,13 @@ func (c *wrapCmd) config(h *host, name string, command []string, labels map[stri
 	if facts, ok := h.facts.Server(command); ok && c.Restart == "known" {
 		safe = facts.Restart == peers.RestartSafe
 	}
-	cgroup := proc.CgroupAuto
-	if c.Cgroup == "off" {
-		cgroup = proc.CgroupOff
-	}
 	return gateway.Config{
 		Name: name, Command: command, URL: c.URL,
 		Policy: gateway.Policy{
 			Enforce: gateway.Enforce(c.Enforce), Ladder: belay.Ladder{Grace: c.Grace, KillAfter: c.KillAfter},
 			Deadline: c.Deadline, Observe: c.Observe,
 		},
-		Isolation: gateway.Isolation(c.Isolation), Drain: c.Drain, RestartSafe: safe, Facts: h.facts, Cgroup: cgroup,
+		Isolation: gateway.Isolation(c.Isolation), Drain: c.Drain, RestartSafe: safe, Facts: h.facts, Cgroup: c.cgroup(),
 		Tree: h.tree, Parent: h.parent.Run(), Owner: h.owner, Labels: labels, Log: h.log, Ticket: h.ticket(), Idle: giveBack,
 	}
 }
