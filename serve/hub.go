@@ -151,10 +151,21 @@ func (h *Hub) Apply(defs []Definition) (Changes, error) {
 			left = append(left, h.current[name])
 		}
 	}
+	if err := h.install(next, order, left); err != nil {
+		return Changes{}, err
+	}
+	if !done.None() {
+		h.joined.backend.Changed() // it asks for the list, which needs the lock
+	}
+	return done, nil
+}
+
+// install puts new endpoints in place of those that leave.
+func (h *Hub) install(next map[string]*endpoint, order []string, left []*endpoint) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closing {
-		return Changes{}, fmt.Errorf("%w: the hub is being closed", belay.ErrClosed)
+		return fmt.Errorf("%w: the hub is being closed", belay.ErrClosed)
 	}
 	h.current, h.order = next, order
 	h.members = make([]aggregate.Member, 0, len(order))
@@ -165,7 +176,7 @@ func (h *Hub) Apply(defs []Definition) (Changes, error) {
 		h.leaving[e.def.Name] = append(h.leaving[e.def.Name], e)
 		h.wg.Go(func() { h.leave(e) })
 	}
-	return done, nil
+	return nil
 }
 
 // leave waits until an endpoint has no more to do, and forgets it.
