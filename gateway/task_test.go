@@ -217,6 +217,24 @@ func TestTaskProgress(t *testing.T) {
 	never(t, r.Client, `"progress":2`)
 }
 
+// TestTaskOverBeforeItsAnswer: a notification that a task is over may come before
+// the answer that tells of it.
+func TestTaskOverBeforeItsAnswer(t *testing.T) {
+	r, server, _ := play(t, linkOptions{})
+	r.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}`)
+	m := got(t, server, "initialize")
+	say(t, server, `{"jsonrpc":"2.0","id":%s,"result":{"capabilities":{"tasks":{}}}}`, m.ID)
+	r.expect("0")
+	r.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","task":{}}}`)
+	m = got(t, server, "tools/call")
+	say(t, server, `{"jsonrpc":"2.0","method":"notifications/tasks/status","params":{"taskId":"t","status":"failed"}}`)
+	say(t, server, `{"jsonrpc":"2.0","id":%s,"result":{"task":{"taskId":"t","status":"working"}}}`, m.ID)
+	r.expect("1")
+	if info := r.taskRun("t").Info(); info.Outcome != belay.Failed || info.Work != belay.Stopped {
+		t.Errorf("the run is %+v", info)
+	}
+}
+
 // TestTaskEnds: the states of a task and the answers about it end its run in the
 // outcome that fits, or leave it (MCP-47, MCP-50, MCP-85).
 func TestTaskEnds(t *testing.T) {

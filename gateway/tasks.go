@@ -86,6 +86,10 @@ func (u *upstream) becameTaskLocked(c *call, m *mcp.Message) *task {
 	t.inheritLocked(c)
 	t.timer = time.AfterFunc(t.patience(), t.expire)
 	t.newsLocked(news)
+	if early, ok := u.early[news.ID]; ok { // it was over before the answer came
+		delete(u.early, news.ID)
+		t.newsLocked(early)
+	}
 	return t
 }
 
@@ -386,10 +390,29 @@ func (u *upstream) taskNoticed(m *mcp.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := m.TaskNews()
-	if t := s.tasks[n.ID]; n.ID != "" && t != nil {
+	switch t := s.tasks[n.ID]; {
+	case n.ID == "":
+	case t != nil:
 		s.cfg.Tasks.touch(t.taskID, s.cfg.Owner, n.TTL)
 		t.newsLocked(n)
+	case n.Status.Terminal():
+		u.keepEarlyLocked(n)
 	}
+}
+
+// maxEarly bounds the news of tasks that nobody knows yet.
+const maxEarly = 64
+
+// keepEarlyLocked remembers that a task is over which may be one that an answer
+// still on its way tells of.
+func (u *upstream) keepEarlyLocked(n mcp.TaskNews) {
+	if u.busy == 0 {
+		return
+	}
+	if u.early == nil || len(u.early) >= maxEarly {
+		u.early = make(map[string]mcp.TaskNews)
+	}
+	u.early[n.ID] = n
 }
 
 // relatedLocked is the work that a request of the server belongs to by its own

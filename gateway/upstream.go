@@ -30,32 +30,33 @@ type upstream struct {
 	gone   chan struct{} // closed when the pump has ended and the calls are settled
 	inbox  mcp.Message   // what the pump is at; nobody keeps it
 
-	ready       bool                   // takes messages
-	dead        bool                   // its leader has ended, or force is being used on it
-	expected    bool                   // Belay itself ends it
-	fresh       bool                   // it took the place of an earlier process, and was put into the session
-	initialized bool                   // it was told so when it was put into the session
-	served      bool                   // it has answered a tool call
-	stale       bool                   // a worker that the session has left behind: not leased again
-	unleased    bool                   // no longer counted in Session.leased
-	superseded  bool                   // a fresh process took its place while it was drained
-	calls       map[string]*call       // by our id, stopped ones included until they are over
-	busy        int                    // calls that somebody is waiting for: not stopped, no subscription
-	asks        map[string]*ask        // its requests to the caller, by its own id
-	acks        map[string]*call       // by our token of the stop-ack extension
-	taskCancels map[string]*taskCancel // by the id of our tasks/cancel
-	replay      map[string]chan []byte // our own requests while it is put into the session
-	tools       int                    // of busy, those of tools
-	untold      int                    // stopped calls of which the server, being no process, was not told yet
-	quiet       time.Time              // when the last call but pings ended that somebody waited for
-	solo        *call                  // the last tool call, while no other ran beside it
-	stopping    []*call                // stopped calls whose receipt may not be final yet
-	firstCall   proc.Stamp             // when the first call was dispatched
-	drains      int                    // calls whose force waits until nothing else is in flight
-	changed     chan struct{}          // closed and renewed when calls change while drains > 0
-	lease       *call                  // what a worker works for
-	purged      time.Time              // when stopped calls were last forgotten
-	strange     int                    // messages that nobody asked for
+	ready       bool                    // takes messages
+	dead        bool                    // its leader has ended, or force is being used on it
+	expected    bool                    // Belay itself ends it
+	fresh       bool                    // it took the place of an earlier process, and was put into the session
+	initialized bool                    // it was told so when it was put into the session
+	served      bool                    // it has answered a tool call
+	stale       bool                    // a worker that the session has left behind: not leased again
+	unleased    bool                    // no longer counted in Session.leased
+	superseded  bool                    // a fresh process took its place while it was drained
+	calls       map[string]*call        // by our id, stopped ones included until they are over
+	busy        int                     // calls that somebody is waiting for: not stopped, no subscription
+	asks        map[string]*ask         // its requests to the caller, by its own id
+	acks        map[string]*call        // by our token of the stop-ack extension
+	early       map[string]mcp.TaskNews // of tasks that no answer has told of yet
+	taskCancels map[string]*taskCancel  // by the id of our tasks/cancel
+	replay      map[string]chan []byte  // our own requests while it is put into the session
+	tools       int                     // of busy, those of tools
+	untold      int                     // stopped calls of which the server, being no process, was not told yet
+	quiet       time.Time               // when the last call but pings ended that somebody waited for
+	solo        *call                   // the last tool call, while no other ran beside it
+	stopping    []*call                 // stopped calls whose receipt may not be final yet
+	firstCall   proc.Stamp              // when the first call was dispatched
+	drains      int                     // calls whose force waits until nothing else is in flight
+	changed     chan struct{}           // closed and renewed when calls change while drains > 0
+	lease       *call                   // what a worker works for
+	purged      time.Time               // when stopped calls were last forgotten
+	strange     int                     // messages that nobody asked for
 }
 
 // maxCalls bounds what is in flight on one process.
