@@ -87,7 +87,7 @@ func (r *EventReader) Next() (Event, error) {
 				continue
 			case r.line < r.end:
 				return Event{}, r.partial()
-			case r.any && r.err == io.EOF:
+			case r.any && r.atEnd():
 				return r.done(), nil
 			}
 			return Event{}, r.err
@@ -233,17 +233,16 @@ func (r *EventReader) id(value []byte) {
 }
 
 func (r *EventReader) retry(value []byte) {
-	var ms time.Duration
+	const most = int64(maxRetry / time.Millisecond)
+	var ms int64
 	for _, c := range value {
 		if c < '0' || c > '9' {
 			return
 		}
-		if ms = ms*10 + time.Duration(c-'0'); ms > maxRetry/time.Millisecond {
-			ms = maxRetry / time.Millisecond
-		}
+		ms = min(ms*10+int64(c-'0'), most)
 	}
 	if len(value) > 0 {
-		r.event.Retry, r.any = ms*time.Millisecond, true
+		r.event.Retry, r.any = time.Duration(ms)*time.Millisecond, true
 	}
 }
 
@@ -290,6 +289,10 @@ func (r *EventReader) makeRoom() {
 	}
 }
 
+// atEnd reports whether the stream has ended in good order. An error that wraps
+// io.EOF is a failure, by the contract of [io.Reader].
+func (r *EventReader) atEnd() bool { return r.err == io.EOF } //nolint:errorlint // see above
+
 // partial reports a stream that ended within a line.
 func (r *EventReader) partial() error {
 	_, value := cutField(r.buf[r.line:r.end])
@@ -298,7 +301,7 @@ func (r *EventReader) partial() error {
 
 func (r *EventReader) cutShort(size int64, prefix []byte) error {
 	err := r.err
-	if err == io.EOF {
+	if r.atEnd() {
 		err = io.ErrUnexpectedEOF
 	}
 	return &PartialError{Size: size, Prefix: prefix, Err: err}
@@ -354,7 +357,7 @@ func (r *EventReader) discard(refused []byte) error {
 		case i >= 0:
 			r.eat(i)
 			inLine = false
-		case r.err == io.EOF && r.line == r.end && !inLine:
+		case r.atEnd() && r.line == r.end && !inLine:
 			e.Tail = window
 			return e
 		case r.err != nil:

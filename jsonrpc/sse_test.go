@@ -229,11 +229,11 @@ func simpleEvents(input string) (events []string) {
 			}
 		case "retry":
 			if ms := strings.Trim(value, "0123456789"); ms == "" && value != "" {
-				n := time.Duration(0)
+				n := int64(0)
 				for _, c := range value {
-					n = min(n*10+time.Duration(c-'0'), maxRetry/time.Millisecond)
+					n = min(n*10+int64(c-'0'), int64(maxRetry/time.Millisecond))
 				}
-				e.Retry, said = n*time.Millisecond, true
+				e.Retry, said = time.Duration(n)*time.Millisecond, true
 			}
 		}
 	}
