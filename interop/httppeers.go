@@ -150,17 +150,20 @@ func (h *harness) start(argv, env []string, out io.Writer) (*process, error) {
 	return p, nil
 }
 
-// stop ends it, by force when it does not go by itself in that time.
-func (p *process) stop(within time.Duration) {
+// stop ends it, by force when it does not go by itself in that time, and
+// reports whether it went.
+func (p *process) stop(within time.Duration) (went bool) {
 	if within > 0 {
 		_ = p.cmd.Process.Signal(os.Interrupt)
 		select {
 		case <-p.done:
+			went = true
 		case <-time.After(within):
 		}
 	}
 	killGroup(p.cmd.Process.Pid)
 	<-p.done
+	return went
 }
 
 // remote starts a server over HTTP and waits until it listens.

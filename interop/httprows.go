@@ -21,6 +21,7 @@ var httpEvents = map[rune]event{
 	'd': {name: "disconnect", client: "wait"},
 	'D': {name: "disconnect, detach", client: "wait", needBelay: true},
 	'c': {name: "belay cancel", client: "wait", cancel: true, needBelay: true},
+	'C': {name: "belay cancel, final word", client: "wait", cancel: true, needBelay: true},
 }
 
 // pair is a client, a server, and how its calls are stopped.
@@ -45,7 +46,7 @@ var pairs = []pair{
 	{"ts2 2026", "ts2 stdio deaf", "adc"},
 	{"ts2 2026", "ref http", "a"},
 	{"ts2 2026", "py2 stdio", "a"},
-	{"go", "ref http", "ac"},
+	{"go", "ref http", "aC"},
 	{"go", "go http", "atdc"},
 	{"go", "ts1 http", "a"},
 	{"go", "ts1 stdio", "dc"},
@@ -262,7 +263,11 @@ func (h *harness) stopHTTP(p *clientProcess, e event, r *httpRow, runtime string
 	case e.cancel:
 		time.Sleep(afterMS * time.Millisecond) // as long as an aborting client works
 		stop = time.Now()
-		verdict = h.belayCancel(runtime, "2s")
+		wait := "2s"
+		if strings.Contains(e.name, "final") {
+			wait = "15s" // a verdict is final after ten seconds without evidence (MCP-G32)
+		}
+		verdict = h.belayCancel(runtime, wait)
 	case strings.HasPrefix(e.name, "disconnect"):
 		time.Sleep(afterMS * time.Millisecond)
 		stop = time.Now()

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/belayhq/belay/internal/faketool"
 )
 
 // behind starts what a row's client will talk to: the server itself, Belay
@@ -32,7 +34,17 @@ func (h *harness) behind(r *httpRow, dir, runtime, witness string) (at *url.URL,
 		}
 		address = address0
 		server := end
-		end = func() { belay.stop(8 * time.Second); server() }
+		end = func() {
+			if !belay.stop(8*time.Second) && r.problem == "" {
+				r.problem = "belay serve did not end when it was asked to"
+			}
+			if r.server.stdio && r.problem == "" {
+				if left := faketool.WaitDead(pidsOf(faketool.NewWitness(witness)), time.Second); len(left) > 0 {
+					r.problem = fmt.Sprintf("belay serve left alive: %v", left)
+				}
+			}
+			server()
+		}
 	}
 	if at, err = url.Parse(address); err != nil {
 		end()

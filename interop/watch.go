@@ -34,15 +34,20 @@ func (r *row) observe(w *faketool.Witness, key string, stop time.Time) {
 // sweep ends what a row left behind: processes that this run has started, by
 // the pids they wrote into the witness.
 func sweep(w *faketool.Witness) {
+	for _, pid := range faketool.WaitDead(pidsOf(w), time.Second) {
+		if p, err := os.FindProcess(pid); err == nil {
+			_ = p.Kill()
+		}
+	}
+}
+
+// pidsOf lists the processes that wrote into a witness.
+func pidsOf(w *faketool.Witness) []int {
 	var pids []int
 	for _, e := range w.Events() {
 		if !slices.Contains(pids, e.Pid) {
 			pids = append(pids, e.Pid)
 		}
 	}
-	for _, pid := range faketool.WaitDead(pids, time.Second) {
-		if p, err := os.FindProcess(pid); err == nil {
-			_ = p.Kill()
-		}
-	}
+	return pids
 }
