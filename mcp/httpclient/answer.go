@@ -141,7 +141,7 @@ func (k *call) refused(resp *http.Response, kind string) error {
 			}
 		}
 	}
-	err := error(statusError(resp))
+	err := statusError(resp)
 	if k.sessionGone(resp, nil) {
 		err = fmt.Errorf("%w: %w", ErrSessionOver, err)
 		k.c.finish(err)
@@ -174,7 +174,7 @@ func statusError(resp *http.Response) error {
 	if resp.StatusCode/100 == 3 {
 		return redirectError(resp)
 	}
-	auth := resp.Header.Get("Www-Authenticate")
+	auth := resp.Header.Get("WWW-Authenticate")
 	return &StatusError{Status: resp.StatusCode, Text: beginning(resp), Authenticate: auth[:min(len(auth), 2<<10)]}
 }
 

@@ -30,7 +30,7 @@ func TestBadAnswers(t *testing.T) {
 			if kind != "" {
 				x.Header().Set("Content-Type", kind)
 			}
-			x.Header().Set("Www-Authenticate", "Bearer x")
+			x.Header().Set("WWW-Authenticate", "Bearer x")
 			x.Header().Set("Location", "http://elsewhere.invalid/\xff")
 			x.WriteHeader(status)
 			_, _ = x.Write([]byte(body))

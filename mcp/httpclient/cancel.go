@@ -93,9 +93,7 @@ func (c *Conn) tellAgain(k *call, reason string) {
 	if c.ended != nil || k.accepted || k.over || time.Since(k.wroteAt) > early {
 		return
 	}
-	c.wg.Add(1)
-	go func() {
-		defer c.wg.Done()
+	c.wg.Go(func() {
 		for _, d := range repetition {
 			if !wait(k.ctx, d) || !k.waits() || k.isAccepted() {
 				return
@@ -104,7 +102,7 @@ func (c *Conn) tellAgain(k *call, reason string) {
 				return
 			}
 		}
-	}()
+	})
 }
 
 // tell sends the notification.

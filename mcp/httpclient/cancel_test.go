@@ -96,7 +96,7 @@ func TestStatelessCancelDoesBoth(t *testing.T) {
 		s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			if status == 400 && s.count("begun") > 0 && req.Method == http.MethodPost {
 				s.add("refused")
-				w.WriteHeader(400)
+				w.WriteHeader(http.StatusBadRequest)
 				return
 			}
 			inner.ServeHTTP(w, req)
@@ -335,7 +335,7 @@ func TestCancelIsRefused(t *testing.T) {
 		case x.m.Method != mcp.NoticeCancelled:
 			inner(s, x)
 		case strings.Contains(x.body, "b-1"):
-			x.WriteHeader(400)
+			x.WriteHeader(http.StatusBadRequest)
 			_, _ = x.Write([]byte("bad\x1b[31m request"))
 		case strings.Contains(x.body, "b-2"):
 			x.hang(s)

@@ -135,7 +135,7 @@ func (x *exchange) Write(p []byte) (int, error) { return x.ResponseWriter.Write(
 // events begins a stream.
 func (x *exchange) events() {
 	x.Header().Set("Content-Type", "text/event-stream")
-	x.WriteHeader(200)
+	x.WriteHeader(http.StatusOK)
 	x.flush()
 }
 
@@ -227,7 +227,7 @@ const (
 func legacy(session string, call func(s *server, x *exchange)) func(*server, *exchange) {
 	return func(s *server, x *exchange) {
 		switch {
-		case x.Method == http.MethodGet && call != nil && x.Request.Header.Get(headerLastID) != "":
+		case x.Method == http.MethodGet && call != nil && x.Request.Header.Get("Last-Event-ID") != "":
 			call(s, x)
 		case x.Method == http.MethodGet:
 			x.WriteHeader(http.StatusMethodNotAllowed)

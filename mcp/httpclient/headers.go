@@ -66,7 +66,7 @@ func modernHeaders(m *mcp.Message) (http.Header, error) {
 
 // namedBy is the place of what Mcp-Name repeats.
 func namedBy(m *mcp.Message) jsonrpc.Span {
-	member := ""
+	var member string
 	switch m.Method {
 	case mcp.MethodCallTool, "prompts/get":
 		return m.Name

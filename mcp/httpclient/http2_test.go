@@ -12,7 +12,7 @@ import (
 // own stream and no other, and many requests are in flight at once.
 func TestHTTP2(t *testing.T) {
 	s := newServer(t, nil)
-	s.Server.Close()
+	s.Close()
 	s.Server = httptest.NewUnstartedServer(handler(s, func(s *server, x *exchange) {
 		if x.ProtoMajor != 2 {
 			s.add("not HTTP/2")

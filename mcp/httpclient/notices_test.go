@@ -2,6 +2,7 @@ package httpclient
 
 import (
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -17,9 +18,9 @@ func TestNotificationsThatHang(t *testing.T) {
 		case strings.Contains(x.body, "hang"):
 			x.hang(s)
 		case strings.Contains(x.body, "refused"):
-			x.WriteHeader(400)
+			x.WriteHeader(http.StatusBadRequest)
 		default:
-			x.WriteHeader(202)
+			x.WriteHeader(http.StatusAccepted)
 		}
 	})
 	c, r := open(t, Config{URL: s.URL, AnswerWait: 50 * time.Millisecond})

@@ -144,7 +144,7 @@ func (c *Conn) route(k *call) error {
 	if kind == SSE {
 		return c.routeShared(k)
 	}
-	resp, err := k.post(c.callHeader(k), c.url)
+	resp, err := k.post(c.callHeader(k), c.url) //nolint:bodyclose // answer closes it
 	if err != nil {
 		return err
 	}

@@ -115,7 +115,7 @@ func TestSharedStreamElsewhere(t *testing.T) {
 func TestNoFallback(t *testing.T) {
 	s := newServer(t, func(_ *server, x *exchange) {
 		x.Header().Set("Content-Type", "text/html")
-		x.WriteHeader(404)
+		x.WriteHeader(http.StatusNotFound)
 		_, _ = x.Write([]byte("<h1>lost</h1>"))
 	})
 	c, r := open(t, Config{URL: s.URL})

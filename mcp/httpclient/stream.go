@@ -77,7 +77,7 @@ func (k *call) early(err error) error {
 	if k.ctx.Err() != nil {
 		return context.Cause(k.ctx)
 	}
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return ErrClosedEarly
 	}
 	return fmt.Errorf("%w: %w", ErrClosedEarly, cut(err))

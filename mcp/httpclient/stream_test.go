@@ -17,7 +17,7 @@ func TestResume(t *testing.T) {
 	s := newServer(t, nil)
 	s.Config.Handler = handler(s, legacy("s-1", func(s *server, x *exchange) {
 		x.events()
-		last, n := x.Request.Header.Get(headerLastID), 0
+		last, n := x.Request.Header.Get("Last-Event-ID"), 0
 		_, _ = fmt.Sscanf(last, "e-%d", &n)
 		switch {
 		case last == "":
@@ -52,10 +52,10 @@ func TestResumeInVain(t *testing.T) {
 		gets  int
 		want  string
 	}{
-		"405":      {func(x *exchange) { x.WriteHeader(405) }, 1, "its stream cannot be resumed: unexpected HTTP status 405"},
-		"400":      {func(x *exchange) { x.WriteHeader(400) }, 1, "its stream cannot be resumed: unexpected HTTP status 400"},
+		"405":      {func(x *exchange) { x.WriteHeader(http.StatusMethodNotAllowed) }, 1, "its stream cannot be resumed: unexpected HTTP status 405"},
+		"400":      {func(x *exchange) { x.WriteHeader(http.StatusBadRequest) }, 1, "its stream cannot be resumed: unexpected HTTP status 400"},
 		"HTML":     {func(x *exchange) { _, _ = x.Write([]byte("<html>")) }, 1, `its stream cannot be resumed: no event stream: 200 "text/html`},
-		"503":      {func(x *exchange) { x.WriteHeader(503) }, maxResumes, "in vain"},
+		"503":      {func(x *exchange) { x.WriteHeader(http.StatusServiceUnavailable) }, maxResumes, "in vain"},
 		"empty":    {func(x *exchange) { x.events() }, maxResumes, "in vain"},
 		"comments": {func(x *exchange) { x.events(); _, _ = x.Write([]byte(": x\n\n")) }, maxResumes, "in vain"},
 	} {
@@ -108,7 +108,7 @@ func TestResumeSessionOver(t *testing.T) {
 	s := newServer(t, nil)
 	s.Config.Handler = handler(s, legacy("s-1", func(_ *server, x *exchange) {
 		if x.Method == http.MethodGet {
-			x.WriteHeader(404)
+			x.WriteHeader(http.StatusNotFound)
 			return
 		}
 		x.events()
