@@ -34,7 +34,9 @@ func exchange(b *testing.B, url, text string) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != 200 {
+		_, err = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusOK {
 			b.Fatal(resp.StatusCode, err)
 		}
 	}

@@ -45,7 +45,7 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) (*intake, *fa
 	// The deadline must be gone before the exchange goes on: the connection is
 	// read in the background then, to see a disconnect.
 	_ = rc.SetReadDeadline(time.Now().Add(h.cfg.BodyWait)) // no deadline behind a writer that has none
-	in := intakes.Get().(*intake)
+	in := intakes.Get().(*intake)                          //nolint:forcetypeassert // the pool makes no other
 	body, err := readAll(in.body[:0], r.Body, int(r.ContentLength), h.cfg.MaxBody)
 	in.body = body
 	if err == nil {

@@ -97,7 +97,7 @@ type fakeSession struct {
 
 func (s *fakeSession) Deliver(a mcp.Arrival) {
 	kept := arrival{Arrival: a, to: a.To}
-	_ = kept.Message.Read(bytes.Clone(a.Frame))
+	_ = kept.Read(bytes.Clone(a.Frame))
 	kept.Arrival.Message = &kept.Message
 	if kept.to == nil {
 		kept.to = s.out

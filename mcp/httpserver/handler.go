@@ -13,7 +13,7 @@ import (
 )
 
 // errClosing is the reason for which a closed Handler refuses.
-var errClosing = errors.New("Belay is shutting down")
+var errClosing = errors.New("Belay is shutting down") //nolint:staticcheck // a name
 
 // Handler serves one MCP server to callers over HTTP. It is ready to be called
 // concurrently and must be ended with [Handler.Close].

@@ -91,7 +91,7 @@ func (h *Handler) legacyCall(w http.ResponseWriter, r *http.Request, s *session,
 // response (MCP-40, MCP-G38). They are delivered in their order, so that a
 // cancel finds the requests before it.
 func (h *Handler) serveBatch(w http.ResponseWriter, r *http.Request, s *session, in *intake, accept takes) {
-	b, f := h.readBatch(r, s, in)
+	b, f := h.readBatch(r, in)
 	if f != nil {
 		in.release()
 		refuse(w, f)
@@ -121,7 +121,7 @@ type batch struct {
 	requests int     // that get an answer, those that could not be read included
 }
 
-func (h *Handler) readBatch(r *http.Request, s *session, in *intake) (*batch, *failure) {
+func (h *Handler) readBatch(r *http.Request, in *intake) (*batch, *failure) {
 	if version := header(r, headerVersion); version >= revision25b {
 		return nil, fail(http.StatusBadRequest, codeInvalidRequest, noID, "there are no batches in revision %s", version)
 	}

@@ -387,7 +387,7 @@ func TestDetachAndResume(t *testing.T) {
 // MCP-G15: the policies cancel and cancel-after.
 func TestDisconnectPolicies(t *testing.T) {
 	r := newRig(t, Config{Disconnect: Cancel})
-	a, last := r.drop(r.start("2025-06-18"), "7")
+	a, _ := r.drop(r.start("2025-06-18"), "7")
 	eventually(t, "Abandon", func() bool { return len(r.session(0).abandoned()) == 1 })
 	if c := r.session(0).abandoned()[0]; c.Cause != belay.CauseDisconnect {
 		t.Errorf("cancellation %+v", c)
@@ -398,7 +398,7 @@ func TestDisconnectPolicies(t *testing.T) {
 
 	r = newRig(t, Config{Disconnect: CancelAfter, CancelAfter: 50 * time.Millisecond})
 	id := r.start("2025-06-18")
-	_, last = r.drop(id, "7")
+	_, last := r.drop(id, "7")
 	eventually(t, "Abandon", func() bool { return len(r.session(0).abandoned()) == 1 })
 	if got := r.do(http.MethodGet, "", "", id, "Last-Event-ID: "+last); got.status != 405 {
 		t.Errorf("resume: %+v", got)

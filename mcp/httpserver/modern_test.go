@@ -178,8 +178,8 @@ func TestParamHeadersAreForwarded(t *testing.T) {
 	body, headers := modernCall("5", "now")
 	r.post(body, append(headers, "Mcp-Param-Region: eu")...)
 	a := r.modern("local").call(t, "5")
-	if len(a.Params) != 1 || a.Arrival.Params[0].Name != "Mcp-Param-Region" || a.Arrival.Params[0].Value != "eu" {
-		t.Errorf("params %v", a.Arrival.Params)
+	if len(a.Params) != 1 || a.Params[0].Name != "Mcp-Param-Region" || a.Params[0].Value != "eu" {
+		t.Errorf("params %v", a.Params)
 	}
 }
 

@@ -3,6 +3,7 @@ package httpserver
 import (
 	"bytes"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -106,7 +107,7 @@ func collect(frame []byte, s jsonrpc.Span, path []string, found []binding) []bin
 		if err != nil || len(found) == maxBindings {
 			continue
 		}
-		here := append(path[:len(path):len(path)], name)
+		here := append(slices.Clip(path), name)
 		if at, ok, err := jsonrpc.Member(frame, p.Value, "x-mcp-header"); ok && err == nil {
 			if header, err := jsonrpc.ReadString(frame, at, 256); err == nil && header != "" {
 				found = append(found, binding{here, http.CanonicalHeaderKey(headerParam + header)})

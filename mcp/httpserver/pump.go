@@ -64,7 +64,7 @@ var gears = sync.Pool{New: func() any {
 // run writes until the stream or the exchange is over. ended is closed when
 // the session with the server is.
 func (p *pump) run(ended <-chan struct{}, atClose func()) outcome {
-	p.gear = gears.Get().(*gear)
+	p.gear = gears.Get().(*gear) //nolint:forcetypeassert // the pool makes no other
 	p.rc = http.NewResponseController(p.w)
 	defer p.park()
 	closing := p.h.closing
