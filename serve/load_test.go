@@ -136,7 +136,7 @@ func TestLoadCancelled(t *testing.T) {
 				}
 			}
 			total := c.sessions * c.each
-			r.eventually("all calls are held", func() bool { n, _, _ := h.counts(); return n == total })
+			r.within(time.Minute, "all calls are held", func() bool { n, _, _ := h.counts(); return n == total })
 			at := time.Now()
 			_, err := r.tree.Cancel(context.Background(), belay.CancelRequest{
 				Filter:       belay.Filter{Kinds: []belay.Kind{belay.KindCall}},
@@ -145,7 +145,7 @@ func TestLoadCancelled(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.eventually("all were told", func() bool { _, n, _ := h.counts(); return n == total })
+			r.within(time.Minute, "all were told", func() bool { _, n, _ := h.counts(); return n == total })
 			_, _, last := h.counts()
 			if took := last.Sub(at); took > time.Second*loadFactor {
 				t.Errorf("the last of %d was told after %v", total, took)

@@ -241,7 +241,12 @@ func (r *rig) health() (h Health) {
 
 func (r *rig) eventually(what string, ok func() bool) {
 	r.t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	r.within(10*time.Second, what, ok)
+}
+
+func (r *rig) within(limit time.Duration, what string, ok func() bool) {
+	r.t.Helper()
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if ok() {
 			return
 		}
