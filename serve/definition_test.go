@@ -1,17 +1,20 @@
 package serve
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/belayhq/belay/gateway"
 	"github.com/belayhq/belay/internal/config"
 	"github.com/belayhq/belay/internal/peers"
+	"github.com/belayhq/belay/mcp"
 	"github.com/belayhq/belay/mcp/httpclient"
 	"github.com/belayhq/belay/mcp/httpserver"
 )
@@ -102,5 +105,30 @@ func TestBadHooks(t *testing.T) {
 	s.Tools = map[string]config.ToolPolicy{"t": {Stop: config.Stop{Kill: &config.Hook{Command: []string{"{run}"}}}}}
 	if err := check([]Definition{{Server: s}}); !errors.Is(err, ErrDefinition) || !strings.Contains(err.Error(), `"a"`) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestSessionsShareTasks: the sessions of one server know each other's tasks, so
+// that one principal's task is not another's (MCP-86, MCP-G38).
+func TestSessionsShareTasks(t *testing.T) {
+	var mu sync.Mutex
+	registries := map[*gateway.TaskRegistry]int{}
+	r := newRig(t, func(o *Options) {
+		o.open = func(ctx context.Context, cfg gateway.Config, out mcp.Outlet) (opened, error) {
+			mu.Lock()
+			registries[cfg.Tasks]++
+			mu.Unlock()
+			return gateway.OpenTo(ctx, cfg, out)
+		}
+	})
+	r.apply(r.fake("one"), r.fake("two"))
+	r.begin("one")
+	r.begin("one")
+	r.must(r.modern("one", "echo", `{}`))
+	r.begin("two")
+	mu.Lock()
+	defer mu.Unlock()
+	if len(registries) != 2 || registries[nil] != 0 {
+		t.Errorf("four sessions of two servers have %d registries, %d have none", len(registries), registries[nil])
 	}
 }

@@ -18,6 +18,8 @@ type endpoint struct {
 	def     Definition
 	handler *httpserver.Handler
 
+	tasks gateway.TaskRegistry // whose the tasks are that its sessions make
+
 	mu       sync.Mutex
 	sessions map[*held]struct{} // open ones, shared ones included; each removes itself
 	shared   map[string]*shared // by principal
@@ -66,7 +68,7 @@ func (e *endpoint) Open(ctx context.Context, who httpserver.Caller, out mcp.Outl
 // open opens a session and starts its keeper.
 func (e *endpoint) open(ctx context.Context, who httpserver.Caller, out mcp.Outlet, modern bool) (*held, error) {
 	cfg := e.def.gateway(e.o)
-	cfg.Modern = modern
+	cfg.Modern, cfg.Tasks = modern, &e.tasks
 	if e.o.Principal != nil && who.Principal != "" {
 		cfg.Owner = who.Principal
 	}
