@@ -68,6 +68,8 @@ func (h *harness) clients(only string) {
 			list = append(list, client{"Python " + v + " client", []string{python, script}, ""})
 		}
 	}
+	rows := newBatch(h.jobs / 2)
+	defer rows.addTo(&h.stdio)
 	for _, c := range list {
 		for _, e := range events {
 			for _, belay := range []bool{false, true} {
@@ -76,12 +78,12 @@ func (h *harness) clients(only string) {
 					continue
 				}
 				r := &row{peer: c.name, event: e.name, belay: belay}
-				fmt.Fprintf(os.Stderr, "interop: %s (%s)\n", name, r.cells()[2])
-				if err := h.clientRow(c, e, r); err != nil {
-					r.problem = err.Error()
-				}
 				r.noCancel = c.name == "Python v1 client" && e.client != "wait"
-				h.stdio.add(r)
+				rows.run(r, name, r.way(), func() {
+					if err := h.clientRow(c, e, r); err != nil {
+						r.problem = err.Error()
+					}
+				})
 			}
 		}
 	}
@@ -107,7 +109,7 @@ func (h *harness) clientRow(c client, e event, r *row) error {
 	if err != nil {
 		return err
 	}
-	p, err := h.startClient(append(c.argv, string(config)))
+	p, err := h.startClient(append(append([]string{}, c.argv...), string(config)))
 	if err != nil {
 		return err
 	}

@@ -164,14 +164,14 @@ func TestOverHTTP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &harness{belay: belay, dir: t.TempDir(), http: httpTable()}
-	h.overHTTP("Go", 4)
+	h := &harness{belay: belay, dir: t.TempDir(), jobs: 4, http: httpTable()}
+	h.overHTTP("Go")
 	for _, r := range h.http.lines {
 		if r.failed() {
 			t.Error(strings.Join(r.cells(), " | "))
 		}
 	}
-	if len(h.http.lines) != 18 {
+	if len(h.http.lines) != 19 {
 		t.Errorf("%d rows", len(h.http.lines))
 	}
 }

@@ -30,7 +30,8 @@ type httpPeer struct {
 	argv  func(witness string) []string
 	tool  string
 	args  map[string]any
-	key   string // of the tool in the witness
+	brief map[string]any // arguments of a call that ends by itself after some seconds
+	key   string         // of the tool in the witness
 }
 
 // httpClients are the clients whose packages are there, by their short names.
@@ -70,7 +71,8 @@ func (h *harness) httpPeers() map[string]httpPeer {
 	tick := func(short, name string, stdio bool, argv ...string) {
 		p := httpPeer{
 			name: name, stdio: stdio, key: "k", tool: "tick",
-			args: map[string]any{"key": "k", "n": 400, "ms": 50},
+			args:  map[string]any{"key": "k", "n": 400, "ms": 50},
+			brief: map[string]any{"key": "k", "n": 60, "ms": 50},
 			argv: func(witness string) []string { // only Go's takes an argument after the witness
 				if argv[len(argv)-1] == "stateless" {
 					return append(append([]string{}, argv[:len(argv)-1]...), witness, "stateless")
@@ -88,7 +90,8 @@ func (h *harness) httpPeers() map[string]httpPeer {
 	if dir := h.peers.node; dir != "" {
 		reference := httpPeer{
 			deaf: true, key: everythingKey, tool: "trigger-long-running-operation",
-			args: map[string]any{"duration": 20, "steps": 100},
+			args:  map[string]any{"duration": 20, "steps": 100},
+			brief: map[string]any{"duration": 3, "steps": 15},
 		}
 		reference.name, reference.argv = "reference, HTTP", func(w string) []string { return h.everything(w, "streamableHttp") }
 		list["ref http"] = reference

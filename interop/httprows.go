@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/belayhq/belay/internal/faketool"
@@ -20,6 +19,7 @@ var httpEvents = map[rune]event{
 	't': {name: "time-out", client: "timeout"},
 	'd': {name: "disconnect", client: "wait"},
 	'D': {name: "disconnect, detach", client: "wait", needBelay: true},
+	'r': {name: "connection lost, resumed", client: "wait"},
 	'c': {name: "belay cancel", client: "wait", cancel: true, needBelay: true},
 	'C': {name: "belay cancel, final word", client: "wait", cancel: true, needBelay: true},
 }
@@ -30,14 +30,14 @@ type pair struct{ client, server, events string }
 // pairs is not the full product: every client meets several servers and every
 // server several clients, and each way to stop occurs with each kind of both.
 var pairs = []pair{
-	{"ts1", "ref http", "atdc"},
-	{"ts1", "ref stdio", "atdDc"},
+	{"ts1", "ref http", "atdrc"},
+	{"ts1", "ref stdio", "atdDrc"},
 	{"ts1", "ts1 http", "atdc"},
 	{"ts1", "go http", "ac"},
 	{"ts1", "py1 http", "a"},
 	{"ts1", "ts2 stdio", "a"},
 	{"ts1", "py1 stdio", "t"},
-	{"ts2", "ref stdio", "at"},
+	{"ts2", "ref stdio", "atr"},
 	{"ts2", "ts2 http", "atd"},
 	{"ts2", "py2 http", "ac"},
 	{"ts2 2026", "ts2 http", "atdc"},
@@ -50,19 +50,19 @@ var pairs = []pair{
 	{"go", "go http", "atdc"},
 	{"go", "ts1 http", "a"},
 	{"go", "ts1 stdio", "dc"},
-	{"go", "go stdio", "a"},
+	{"go", "go stdio", "ar"},
 	{"go 2026", "go http 2026", "atdc"},
 	{"go 2026", "go http 2026 deaf", "ac"},
 	{"go 2026", "ts2 http", "ad"},
 	{"go 2026", "ts2 stdio deaf", "at"},
-	{"py1", "py1 http", "atdc"},
+	{"py1", "py1 http", "atdrc"},
 	{"py1", "ref stdio", "dc"},
 	{"py1", "ref http", "d"},
 	{"py1", "go http", "d"},
 	{"py1", "py2 stdio", "d"},
 	{"py2", "py2 http", "atdc"},
 	{"py2", "ref http", "tc"},
-	{"py2", "py1 stdio", "tc"},
+	{"py2", "py1 stdio", "trc"},
 	{"py2", "ts1 stdio", "a"},
 	{"py2 2026", "py2 http", "ad"},
 	{"py2 2026", "go http 2026", "t"},
@@ -84,6 +84,7 @@ type httpRow struct {
 	era     string        // what the client says it speaks
 	cancels bool          // disconnect: cancel, not the default, detach
 	runsOn  bool          // the policy wants the work to go on
+	resumed bool          // the work is to end by itself, and the client to get its result all the same
 	resumes int           // how often this client asks for a stream that is over
 	gets    int           // GETs that the client began after the Stop
 	post    time.Duration // the stopped call's POST, from the Stop; negative: still open
@@ -96,7 +97,8 @@ func httpTable() table {
 		method: "Under Belay: `belay serve` with `enforce: strict` and `grace: " + grace.String() + "`. Clients speak Streamable HTTP; servers over HTTP\n" +
 			"are on their own, servers on stdio are Belay's children and have no bare row. A client disconnects by\n" +
 			"being killed; the next call is a new client's then. Clients of the older revisions disconnect with\n" +
-			"`disconnect: cancel`, and once with the default, `detach`, by which the work is to go on.\n\n" +
+			"`disconnect: cancel`, and once with the default, `detach`, by which the work is to go on. \"Connection lost\": the client\n" +
+			"lives, its call's connection is cut, and it is to get its result by resuming.\n\n" +
 			"Between the client and what it talks to lies a tap. \"POST\": when the stopped call's POST ended, from the\n" +
 			"Stop on. \"GETs\": how many the client began in " + watchHTTP.String() + " after the Stop, after an abort in " + watchAbort.String() + ". \"receipt\":\n" +
 			"Belay's last word. Nobody can end a remote server's work by force: its receipt is `signalled` when it was\n" +
@@ -122,6 +124,10 @@ func (r *httpRow) judge() {
 	}
 	stops := r.server.stdio || !r.server.deaf // by force, or by itself
 	switch {
+	case r.resumed:
+		if r.receipt != "none" || !strings.HasPrefix(r.told, "result: ") {
+			r.problem = "the client did not get its result"
+		}
 	case r.runsOn || r.noCancel:
 		if r.runsOn && (!r.stillAt || r.receipt != "none") {
 			r.problem = "the work was stopped"
@@ -147,11 +153,10 @@ func (r *httpRow) judge() {
 }
 
 // overHTTP runs the pairs, some at once, and adds their rows in order.
-func (h *harness) overHTTP(only string, jobs int) {
+func (h *harness) overHTTP(only string) {
 	clients, servers := h.httpClients(), h.httpPeers()
-	var rows []*httpRow
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, jobs)
+	rows := newBatch(h.jobs)
+	defer rows.addTo(&h.http)
 	for _, p := range pairs {
 		c, found1 := clients[p.client]
 		s, found2 := servers[p.server]
@@ -165,25 +170,17 @@ func (h *harness) overHTTP(only string, jobs int) {
 				if !strings.Contains(name, only) || belay && h.belay == "" || !belay && (e.needBelay || s.stdio) {
 					continue
 				}
-				r := &httpRow{server: s, runsOn: letter == 'D', resumes: max(1, c.resumes), receipt: "–"}
+				r := &httpRow{server: s, runsOn: letter == 'D', resumed: letter == 'r', resumes: max(1, c.resumes), receipt: "–"}
 				// In 2026-07-28 a lost connection is a Stop, whatever the policy.
 				r.cancels = letter == 'd' && !strings.HasSuffix(p.client, "2026")
 				r.row = row{peer: c.name, event: e.name, belay: belay, noCancel: c.silent && (letter == 'a' || letter == 't')}
-				rows = append(rows, r)
-				slots <- struct{}{}
-				fmt.Fprintf(os.Stderr, "interop: %s (%s)\n", name, r.row.cells()[2])
-				wg.Go(func() {
-					defer func() { <-slots }()
+				rows.run(r, name, r.way(), func() {
 					if err := h.httpRow(c, e, r); err != nil {
 						r.problem = err.Error()
 					}
 				})
 			}
 		}
-	}
-	wg.Wait()
-	for _, r := range rows {
-		h.http.add(r)
 	}
 }
 
@@ -206,8 +203,12 @@ func (h *harness) httpRow(c httpClient, e event, r *httpRow) error {
 		return err
 	}
 	defer t.close()
+	args := r.server.args
+	if r.resumed {
+		args = r.server.brief
+	}
 	config, err := json.Marshal(clientConfig{
-		URL: t.url(url.Path), Mode: c.mode, Tool: r.server.tool, Arguments: r.server.args,
+		URL: t.url(url.Path), Mode: c.mode, Tool: r.server.tool, Arguments: args,
 		Event: e.client, AfterMS: afterMS, TimeoutMS: timeoutMS,
 		NextTool: "echo", NextArguments: map[string]any{"message": "still here"},
 	})
@@ -227,15 +228,18 @@ func (h *harness) httpRow(c httpClient, e event, r *httpRow) error {
 	if _, err := p.step("progress", 20*time.Second); err != nil {
 		return err
 	}
-	stop, err := h.stopHTTP(p, e, r, runtime)
+	stop, err := h.stopHTTP(p, e, r, runtime, t)
 	if err != nil {
 		return err
 	}
 	gone := strings.HasPrefix(e.name, "disconnect")
-	if !gone {
+	if _, err := p.step("settled", 0); !gone && err == nil {
 		r.next = p.callOK("next")
+	} else if !gone {
+		r.next = "it still waits"
 	}
 	r.observe(w, r.server.key, stop)
+	r.stillAt = r.stillAt && !r.resumed // it is over: the client has its result
 	if e.client == "abort" {
 		time.Sleep(time.Until(stop.Add(watchAbort)))
 	}
@@ -255,8 +259,9 @@ func (h *harness) httpRow(c httpClient, e event, r *httpRow) error {
 	return nil
 }
 
-// stopHTTP ends the call and returns when; it fills in what the client was told.
-func (h *harness) stopHTTP(p *clientProcess, e event, r *httpRow, runtime string) (time.Time, error) {
+// stopHTTP ends the call, or loses its connection, and returns when; it fills in
+// what the client was told.
+func (h *harness) stopHTTP(p *clientProcess, e event, r *httpRow, runtime string, t *tap) (time.Time, error) {
 	var stop time.Time
 	verdict := ""
 	switch {
@@ -268,6 +273,10 @@ func (h *harness) stopHTTP(p *clientProcess, e event, r *httpRow, runtime string
 			wait = "15s" // a verdict is final after ten seconds without evidence (MCP-G32)
 		}
 		verdict = h.belayCancel(runtime, wait)
+	case r.resumed:
+		time.Sleep(afterMS * time.Millisecond)
+		stop = time.Now()
+		t.cut()
 	case strings.HasPrefix(e.name, "disconnect"):
 		time.Sleep(afterMS * time.Millisecond)
 		stop = time.Now()
@@ -275,9 +284,16 @@ func (h *harness) stopHTTP(p *clientProcess, e event, r *httpRow, runtime string
 		r.told = "it was killed"
 		return stop, nil
 	}
-	settled, err := p.step("settled", 20*time.Second)
-	if err != nil {
+	within := 20 * time.Second
+	if r.resumed && !r.belay {
+		within = 8 * time.Second // long after the call has ended
+	}
+	settled, err := p.step("settled", within)
+	if err != nil && r.belay {
 		return stop, err
+	} else if err != nil {
+		r.told = err.Error()
+		return stop, nil
 	}
 	r.told = settled.How + verdict
 	if stop.IsZero() {

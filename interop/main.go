@@ -42,6 +42,7 @@ type harness struct {
 	cache   string // installed peers
 	dir     string // scratch of this run
 	verbose bool
+	jobs    int
 	peers   peers
 	stdio   table
 	http    table
@@ -51,12 +52,11 @@ func run() int {
 	h := &harness{stdio: stdioTable(), http: httpTable()}
 	var only, md, belayPath, part string
 	var bare bool
-	var jobs int
 	flag.StringVar(&only, "only", "", "run only the rows whose name contains this")
 	flag.StringVar(&md, "md", "", "also write the table as Markdown to this file")
 	flag.StringVar(&belayPath, "belay", "", "binary to test (default: built from this checkout)")
 	flag.StringVar(&part, "part", "", "run only this part: stdio or http")
-	flag.IntVar(&jobs, "jobs", 4, "how many of the rows over HTTP are run at once")
+	flag.IntVar(&h.jobs, "jobs", 4, "how many rows are run at once over HTTP; over stdio it is half of that")
 	flag.BoolVar(&bare, "bare", false, "run the bare rows only, without Belay")
 	flag.BoolVar(&h.verbose, "v", false, "show the peers' stderr and every step")
 	flag.Parse()
@@ -73,7 +73,7 @@ func run() int {
 		h.stopAcks(only)
 	}
 	if part != "stdio" {
-		h.overHTTP(only, max(1, jobs))
+		h.overHTTP(only)
 	}
 	fmt.Print(h.stdio.text(), h.http.text())
 	if md != "" {

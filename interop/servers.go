@@ -42,6 +42,8 @@ func (h *harness) servers(only string) {
 			both("Python v2 server", python, script)
 		}
 	}
+	rows := newBatch(h.jobs / 2)
+	defer rows.addTo(&h.stdio)
 	for _, s := range list {
 		for _, tool := range []string{"tick", "deaf"} {
 			for _, belay := range []bool{false, true} {
@@ -50,11 +52,11 @@ func (h *harness) servers(only string) {
 					continue
 				}
 				r := &row{peer: s.name, event: map[string]string{"tick": "cancel; the tool listens", "deaf": "cancel; the tool is deaf"}[tool], belay: belay}
-				fmt.Fprintf(os.Stderr, "interop: %s (%s)\n", name, r.cells()[2])
-				if err := h.serverRow(s, tool, r); err != nil {
-					r.problem = err.Error()
-				}
-				h.stdio.add(r)
+				rows.run(r, name, r.way(), func() {
+					if err := h.serverRow(s, tool, r); err != nil {
+						r.problem = err.Error()
+					}
+				})
 			}
 		}
 	}
@@ -72,7 +74,7 @@ func (h *harness) serverRow(s sdkServer, tool string, r *row) error {
 	if !h.verbose {
 		opt.Stderr = io.Discard
 	}
-	c, err := faketool.StartClient(h.wrapped(r.belay, append(s.argv, w.Path)), opt)
+	c, err := faketool.StartClient(h.wrapped(r.belay, append(append([]string{}, s.argv...), w.Path)), opt)
 	if err != nil {
 		return err
 	}

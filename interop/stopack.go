@@ -88,6 +88,8 @@ func (h *harness) stopAcks(only string) {
 		h.stdio.add(&row{peer: "stop-ack", problem: err.Error()})
 		return
 	}
+	rows := newBatch(h.jobs / 2)
+	defer rows.addTo(&h.stdio)
 	for _, s := range list {
 		for _, tool := range []string{"tick", "deaf"} {
 			for _, belay := range []bool{false, true} {
@@ -96,11 +98,11 @@ func (h *harness) stopAcks(only string) {
 					continue
 				}
 				r := &row{peer: s.name, event: map[string]string{"tick": "cancel, enforce never; the tool listens", "deaf": "cancel, enforce never; the tool is deaf"}[tool], belay: belay}
-				fmt.Fprintf(os.Stderr, "interop: %s (%s)\n", name, r.cells()[2])
-				if err := h.ackRow(s, tool, r); err != nil {
-					r.problem = err.Error()
-				}
-				h.stdio.add(r)
+				rows.run(r, name, r.way(), func() {
+					if err := h.ackRow(s, tool, r); err != nil {
+						r.problem = err.Error()
+					}
+				})
 			}
 		}
 	}

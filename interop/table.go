@@ -47,11 +47,16 @@ func (r *row) judge() {
 	}
 }
 
-func (r *row) cells() []string {
-	way, work, alive := "bare", fmt.Sprintf("%d ms", max(0, r.wentOn.Milliseconds())), "none"
+// way is what the session went through.
+func (r *row) way() string {
 	if r.belay {
-		way = "Belay"
+		return "Belay"
 	}
+	return "bare"
+}
+
+func (r *row) cells() []string {
+	work, alive := fmt.Sprintf("%d ms", max(0, r.wentOn.Milliseconds())), "none"
 	if r.stillAt {
 		work = fmt.Sprintf("> %d ms, still at it", watch.Milliseconds())
 	}
@@ -62,7 +67,7 @@ func (r *row) cells() []string {
 	if len(r.alive) > 0 {
 		alive = fmt.Sprintf("%d", len(r.alive))
 	}
-	return []string{r.peer, r.event, way, work, alive, told, r.next, r.problem}
+	return []string{r.peer, r.event, r.way(), work, alive, told, r.next, r.problem}
 }
 
 // line is one session of a table.

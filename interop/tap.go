@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"io"
 	"log"
 	"net"
@@ -31,7 +33,11 @@ type exchange struct {
 	method     string
 	call       bool // the POST of the call that is stopped
 	begin, end time.Time
+	cut        context.CancelCauseFunc
 }
+
+// errCut is why an exchange ends that cut has ended.
+var errCut = errors.New("the tap cut the connection")
 
 // maxTapBody bounds what the tap reads of a request; a client's are small.
 const maxTapBody = 1 << 20
@@ -58,8 +64,10 @@ func newTap(target *url.URL, tool string) (*tap, error) {
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          quiet,
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			defer t.note(r)()
-			proxy.ServeHTTP(w, r)
+			ctx, cut := context.WithCancelCause(r.Context())
+			defer cut(nil)
+			defer t.note(r, cut)()
+			proxy.ServeHTTP(w, r.WithContext(ctx))
 		}),
 	}
 	go func() { // ends with close
@@ -70,8 +78,8 @@ func newTap(target *url.URL, tool string) (*tap, error) {
 }
 
 // note writes down that an exchange has begun; what it returns, that it ended.
-func (t *tap) note(r *http.Request) func() {
-	x := &exchange{method: r.Method, begin: time.Now()}
+func (t *tap) note(r *http.Request, cut context.CancelCauseFunc) func() {
+	x := &exchange{method: r.Method, begin: time.Now(), cut: cut}
 	if r.Method == http.MethodPost {
 		body, err := io.ReadAll(io.LimitReader(r.Body, maxTapBody))
 		if err == nil {
@@ -105,6 +113,17 @@ func (t *tap) after(stop time.Time) (gets int, post time.Duration) {
 		}
 	}
 	return gets, post
+}
+
+// cut breaks off the connections of the call, on both sides, as a network does.
+func (t *tap) cut() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, x := range t.exchanges {
+		if x.call {
+			x.cut(errCut)
+		}
+	}
 }
 
 func (t *tap) url(path string) string { return "http://" + t.listener.Addr().String() + path }
