@@ -74,8 +74,8 @@ func newScope(t *testing.T) string {
 	if mount == "" || os.Geteuid() != 0 {
 		need.Missing(t, "no cgroup v2 hierarchy that this user may write to")
 	}
-	scope := filepath.Join(mount, fmt.Sprintf("belay-test-%d-%d.scope", os.Getpid(), scopes.Add(1)))
-	if err := os.Mkdir(scope, 0o755); err != nil {
+	scope, err := os.MkdirTemp(mount, "belay-test-*.scope") // a killed test may have left one of our pid
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -84,8 +84,6 @@ func newScope(t *testing.T) string {
 	})
 	return scope
 }
-
-var scopes atomic.Int64
 
 func (d *decoys) shell(command string) {
 	d.r.t.Helper()
