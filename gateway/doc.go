@@ -3,11 +3,17 @@
 //
 // # The model
 //
-// A [Session] stands for one caller's connection to one server. What the caller
-// sends comes in through Receive; what the caller is told goes out through a
-// writer. Behind the session stand one or more upstreams: processes of the
-// server, each with its own message pumps. Messages pass as the bytes they
-// were; only ids, progress tokens and the ids in cancels are mapped (MCP-G2).
+// A [Session] stands for one caller's connection to one server, or for all
+// callers of one principal where the protocol knows no connections (Config.Modern).
+// What a caller sends comes in as lines (Feed) or message by message (Deliver);
+// what it is told goes to outlets: one for everything, or one for each request.
+//
+// Behind the session stand one or more upstreams: processes of the server, each
+// with its own message pumps, or conversations with a server that is no process
+// of ours, reached by HTTP or inside this process. How an upstream is spoken to
+// is its wire; only one with a process has something that can be forced.
+// Messages pass as the bytes they were; only ids, progress tokens, the ids in
+// cancels and what Belay asks for in _meta are changed (MCP-G2).
 //
 // Each request of the caller becomes a call: a [belay.Run] below the session's
 // run, whose [belay.Stopper] is the call itself. Upstream it has an id that
@@ -24,6 +30,10 @@
 //	  -> Terminate, Kill: of the process that serves the call, or of the
 //	     processes that were born during it
 //	  -> a fresh process is put into the same session (see replay.go)
+//
+// Where the operator has said how a tool's work elsewhere is stopped, those
+// hooks are the force (hooks.go). A server may prove by an acknowledgement that
+// its handler has returned (ack.go).
 //
 // # Work beyond one request
 //
