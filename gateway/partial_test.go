@@ -111,7 +111,7 @@ func TestNoPartialResult(t *testing.T) {
 // TestCallerGivesUpToo: a cancel of the caller while an operator's Stop waits
 // for a partial result means that it wants no answer any more (MCP-G24).
 func TestCallerGivesUpToo(t *testing.T) {
-	r, server, _ := play(t, linkOptions{cfg: func(c *Config) { c.PartialWait = 300 * time.Millisecond }})
+	r, server, _ := play(t, linkOptions{cfg: func(c *Config) { c.PartialWait = time.Second }})
 	r.send(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"x"}}`)
 	call := got(t, server, "tools/call")
 	run := r.stop("7", "")
@@ -119,7 +119,7 @@ func TestCallerGivesUpToo(t *testing.T) {
 	r.cancel("7", "")
 	say(t, server, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"partial"}]}}`, call.ID)
 	r.receipt(run)
-	time.Sleep(350 * time.Millisecond)
+	time.Sleep(1050 * time.Millisecond)
 	if n := len(r.Responses("7")); n != 0 {
 		t.Errorf("the caller got %d answers, want none", n)
 	}
@@ -164,4 +164,39 @@ func TestLateMessagesAreMuted(t *testing.T) {
 	say(t, server, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"of the background"}}`)
 	got(t, r.Client, "of the background")
 	never(t, r.Client, "late")
+}
+
+// TestAnswerAfterTheAck: a server that says that it has stopped, and answers all
+// the same, is not at fault: that answer and one that nobody asked for are two
+// things in the log.
+func TestAnswerAfterTheAck(t *testing.T) {
+	r, server, _ := play(t, linkOptions{})
+	r.s.mu.Lock()
+	r.s.acks.Notify = true
+	r.s.mu.Unlock()
+	r.send(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"x"}}`)
+	call := got(t, server, "tools/call")
+	_, token, ok := strings.Cut(call.Raw, `{"token":"`)
+	if !ok {
+		t.Fatalf("no token in %s", call.Raw)
+	}
+	token, _, _ = strings.Cut(token, `"`)
+	r.cancel("7", "")
+	got(t, server, "notifications/cancelled")
+	say(t, server, `{"jsonrpc":"2.0","method":"notifications/stop-ack","params":{"token":"%s","outcome":"stopped"}}`, token)
+	if receipt := r.receipt(r.runOf("7")); receipt.Verdict != belay.Confirmed {
+		t.Errorf("the verdict is %s", receipt.Verdict)
+	}
+	r.until("the call is forgotten", func() bool {
+		r.s.mu.Lock()
+		defer r.s.mu.Unlock()
+		return len(r.s.current.calls) == 0
+	})
+	say(t, server, `{"jsonrpc":"2.0","id":%s,"result":{"to":"nobody"}}`, call.ID)
+	say(t, server, `{"jsonrpc":"2.0","method":"notifications/marker"}`)
+	got(t, r.Client, "notifications/marker")
+	never(t, r.Client, "nobody")
+	if logs := r.logs.String(); strings.Contains(logs, "not in flight") || !strings.Contains(logs, "that was stopped and is over") {
+		t.Errorf("the log says:\n%s", logs)
+	}
 }

@@ -6,6 +6,10 @@ import "time"
 // stopped at the session's end must have been told of it before the traffic is
 // cut.
 
+// toldLimit bounds that. It is longer than a process gets to end, for nothing
+// else will ever stop the work.
+const toldLimit = 2 * time.Second
+
 // owesLocked counts a stopped call of which the server is to be told.
 func (u *upstream) owesLocked(c *call) {
 	if u.tree == nil && !c.owed {
@@ -31,7 +35,7 @@ func (u *upstream) toldOne(c *call) {
 // awaitTold waits until the server was told of every stopped call, for a
 // moment.
 func (u *upstream) awaitTold() {
-	limit := time.NewTimer(closeLimit)
+	limit := time.NewTimer(toldLimit)
 	defer limit.Stop()
 	u.s.mu.Lock()
 	defer u.s.mu.Unlock()
