@@ -289,11 +289,12 @@ func (h *harness) stopHTTP(p *clientProcess, e event, r *httpRow, runtime string
 		within = 8 * time.Second // long after the call has ended
 	}
 	settled, err := p.step("settled", within)
-	if err != nil && r.belay {
-		return stop, err
-	} else if err != nil {
+	if err != nil && !r.belay && r.resumed { // a fact about others
 		r.told = err.Error()
-		return stop, nil
+		err = nil
+	}
+	if err != nil || settled.How == "" {
+		return stop, err
 	}
 	r.told = settled.How + verdict
 	if stop.IsZero() {
