@@ -56,6 +56,7 @@ type upstream struct {
 	changed     chan struct{}           // closed and renewed when calls change while drains > 0
 	lease       *call                   // what a worker works for
 	purged      time.Time               // when stopped calls were last forgotten
+	forgotten   recent                  // stopped calls that were forgotten unanswered, by our id
 	strange     int                     // messages that nobody asked for
 }
 
@@ -224,8 +225,11 @@ func (s *Session) wantsSigns(c *call) bool {
 
 // removeLocked forgets a call on this process.
 func (u *upstream) removeLocked(c *call) {
-	if u.calls[c.upID.Key()] == c {
-		delete(u.calls, c.upID.Key())
+	if key := c.upID.Key(); u.calls[key] == c {
+		delete(u.calls, key)
+		if c.stopped && (c.replied == "" || c.replied == belay.SeenHandlerReturned) {
+			u.forgotten.add(key)
+		}
 	}
 	if c.ack != "" && !c.stopped {
 		delete(u.acks, c.ack)
@@ -264,7 +268,7 @@ const maxGhosts = 1024
 // purgeLocked forgets stopped calls whose receipt is final when there are too
 // many. A server that obeys the protocol never answers them (MCP-10).
 func (u *upstream) purgeLocked() {
-	few := len(u.stopping) <= maxGhosts && len(u.calls)-u.busy < 2*maxGhosts
+	few := len(u.stopping) <= maxGhosts && len(u.calls)-u.busy < 2*maxGhosts && len(u.acks)-u.busy < 2*maxGhosts
 	if few || time.Since(u.purged) < time.Second {
 		return
 	}
@@ -275,6 +279,16 @@ func (u *upstream) purgeLocked() {
 			if r := c.run.Receipt(); r != nil && r.Final {
 				delete(u.calls, key)
 				delete(u.acks, c.ack)
+				u.forgotten.add(key)
+			}
+		}
+	}
+	// A call that was answered or lost after its Stop is in the table of calls no
+	// more; its acknowledgement may still come.
+	for token, c := range u.acks {
+		if c.stopped && len(u.acks)-u.busy > maxGhosts {
+			if r := c.run.Receipt(); r != nil && r.Final {
+				delete(u.acks, token)
 			}
 		}
 	}
