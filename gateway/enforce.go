@@ -88,10 +88,12 @@ func (c *call) permitted(ctx context.Context, p belay.Pressure) error {
 		return nil
 	case !p.Again && !p.Now && !c.serverDone() && c.s.circuitOpen():
 		return restrain("three forced restarts within a minute; %s", again)
-	case p.Again, p.Now, cfg.Enforce == EnforceStrict, c.s.cfg.RestartSafe:
+	case p.Again, p.Now, cfg.Enforce == EnforceStrict:
 		return nil
-	case cfg.Enforce == EnforceLenient:
+	case cfg.Enforce == EnforceLenient: // the operator's word goes before what is known of the server
 		return restrain("enforce lenient: the server was told and kept; %s", again)
+	case c.s.cfg.RestartSafe:
+		return nil
 	}
 	giveUp := c.run.Cancellation().At.Add(cfg.watch)
 	if giveUp.After(p.GiveUp) {

@@ -189,6 +189,7 @@ func TestForceModesThatKeep(t *testing.T) {
 		forced bool // by the second Stop
 	}{
 		{"lenient", inMode(EnforceLenient), "second Stop", true},
+		{"lenient, restart safe", inMode(EnforceLenient, func(c *Config) { c.RestartSafe = true }), "second Stop", true},
 		{"never", inMode(EnforceNever), "never forced", false},
 		{"observe", inMode(EnforceStrict, func(c *Config) { c.Observe = true }), "never forced", false},
 	}

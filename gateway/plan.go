@@ -29,15 +29,15 @@ func (c *call) Plan(context.Context) belay.Plan {
 		plan.Force = hooks.Plan()
 		return plan
 	case up.tree == nil:
-		plan.Force = "none: " + c.s.cfg.unforced()
+		plan.Force = "none: " + c.s.cfg.beyondForce()
 		return plan
 	case cfg.Observe || cfg.Enforce == EnforceNever:
 		plan.Force = "none: this server is never forced"
 		return plan
+	case cfg.Enforce == EnforceLenient && !up.worker:
+		plan.Force = "only on a second Stop"
 	case up.worker || cfg.Enforce == EnforceStrict || c.s.cfg.RestartSafe:
 		plan.Force = "SIGTERM after " + cfg.Ladder.Grace.String() + ", SIGKILL after " + (cfg.Ladder.Grace + cfg.Ladder.KillAfter).String()
-	case cfg.Enforce == EnforceLenient:
-		plan.Force = "only on a second Stop"
 	default:
 		plan.Force = "SIGTERM after " + cfg.Ladder.Grace.String() + " if it shows signs of life, else on a second Stop"
 	}

@@ -2,11 +2,12 @@ package gateway
 
 import "hash/maphash"
 
-// recentMax is how many ids of ended calls a session remembers.
+// recentMax is how many ids of ended calls are remembered.
 const recentMax = 4096
 
-// recent remembers the last ids that a caller used, so that a cancel which
-// comes late is not taken for one that came early (MCP-G17). It keeps a hash of
+// recent remembers the last ids of calls that are over: those that a caller used,
+// so that a cancel which comes late is not taken for one that came early
+// (MCP-G17), and those that a server may still answer. It keeps a hash of
 // each, with a seed of its own: 64 bits that nobody can aim at, and nothing for
 // the garbage collector to look at.
 type recent struct {

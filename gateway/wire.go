@@ -85,9 +85,17 @@ func (p pipe) hangUp() { p.in.CloseNow() }
 // ours.
 func (c *Config) unforced() string {
 	if c.URL != "" {
-		return "the server was told; it is remote, and nobody here can use force on it"
+		return "the server was told; " + c.beyondForce()
 	}
-	return "the tool was told; it runs inside Belay, where nothing is forced"
+	return "the tool was told; " + c.beyondForce()
+}
+
+// beyondForce is why nobody here can use force.
+func (c *Config) beyondForce() string {
+	if c.URL != "" {
+		return "it is remote, and nobody here can use force on it"
+	}
+	return "it runs inside Belay, where nothing is forced"
 }
 
 // lines is the outlet of a caller that reads lines: all of its messages go

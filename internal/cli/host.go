@@ -62,20 +62,49 @@ func (h *host) ticket() func(belay.RunID) string {
 	return h.server.Ticket
 }
 
-// hostLimit bounds the end of a host whose runs do not end.
+// hostLimit bounds the end of a host whose runs do not end. What is forced is
+// over long before; whoever can only be told, a remote server say, has so long
+// to say that it has stopped. Waiting as long as a receipt would (ConfirmAfter)
+// proves little more, and nobody waits so long for a program to end.
 const hostLimit = 2 * time.Second
 
 func (h *host) close() {
 	ctx, end := context.WithTimeoutCause(context.Background(), hostLimit, &belay.Cancellation{Cause: belay.CauseShutdown})
 	defer end()
+	runs, _ := h.tree.List(ctx, belay.Filter{}) // an own tree answers
 	if err := h.tree.Close(ctx); err != nil {
-		h.log.Warn("ended with runs that are not over", "error", err)
+		h.sayUnproven(runs)
 	}
 	if h.server != nil {
 		h.server.Close()
 	}
 	if h.parent != nil {
 		h.parent.Close()
+	}
+}
+
+// sayUnproven names the work that was told to stop and may go on: nobody can ask
+// for its receipt any more.
+func (h *host) sayUnproven(runs []belay.Info) {
+	const most = 5
+	said := 0
+	for i := range runs {
+		d, err := h.tree.Get(context.Background(), runs[i].ID)
+		switch {
+		case err != nil || d.Kind == belay.KindSession || d.Receipt == nil || d.Receipt.OK():
+			continue
+		case said == most:
+			h.log.Info("and more work of which nothing proves that it has stopped")
+			return
+		}
+		said++
+		text, _ := verdictWords(d.Receipt)
+		level := slog.LevelInfo
+		if len(d.Receipt.Survivors) > 0 {
+			level = slog.LevelWarn
+		}
+		h.log.Log(context.Background(), level, "Belay ends, and does not wait longer for proof that this has stopped",
+			"run", d.ID, "what", title(d.Name, d.Kind, d.Server), "verdict", text)
 	}
 }
 

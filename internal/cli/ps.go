@@ -20,8 +20,8 @@ type psCmd struct {
 // Help implements kong.HelpProvider.
 func (*psCmd) Help() string {
 	return `Asks every Belay process of this user. A state is what the work is really doing: waiting, running, running on (its
-caller has an answer already), stopping, stopped, unconfirmed (told, but nothing proves that it stopped) or held (a
-second Stop would use force).
+caller has an answer already), stopping, stopped, unconfirmed (told, but nothing proves that it stopped) or held (told, and
+force is held back; a line below says why and what would use it).
 
 Examples:
 
@@ -92,7 +92,7 @@ func runTable(runs []belay.Info, st style, now time.Time) *table {
 		t.add(cell{name(r.ID), plain}, cell{state, tone}, cell{age(r, now), plain}, cell{string(r.Kind), plain},
 			cell{oneLine(r.Server), plain}, cell{oneLine(r.Name), bold}, cell{stoppedBy(r.Cancellation), plain})
 		if r.Held != "" {
-			t.note(heldHint(r.ID, r.Held))
+			t.note(heldText(r.Held))
 		}
 	}
 	return t

@@ -39,7 +39,7 @@ func printVerdict(w io.Writer, st style, r *belay.Receipt) {
 		field(w, st, "stopped by", stoppedBy(r.Cancellation))
 	}
 	if r.Held != "" {
-		field(w, st, "force", st.paint(warn, heldHint(r.Run, r.Held)))
+		field(w, st, "force", st.paint(warn, heldText(r.Held)))
 	}
 }
 
@@ -94,7 +94,7 @@ func printRest(w io.Writer, st style, r *belay.Receipt) {
 		field(w, st, "remote", "it held connections to "+oneLine(strings.Join(r.Remote, ", ")))
 	}
 	if r.Late > 0 {
-		field(w, st, "late", count(r.Late, "answer")+" came after the caller was settled and went nowhere")
+		field(w, st, "late", count(r.Late, "answer")+" came after the Stop and was not delivered")
 	}
 	if r.Partial != "" {
 		field(w, st, "partial", fit(oneLine(r.Partial), 200))

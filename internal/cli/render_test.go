@@ -21,7 +21,7 @@ func someRuns() []belay.Info {
 		{ID: top, Kind: belay.KindSession, Name: "npx server-everything", Outcome: belay.Pending, Work: belay.Running, Started: at, Pid: 7},
 		{
 			ID: sub, Parent: top, Kind: belay.KindCall, Name: "evil\x1b[31m\nname " + strings.Repeat("long ", 40), Server: "srv",
-			Outcome: belay.Cancelled, Work: belay.Unconfirmed, Started: at, Held: "no sign of life",
+			Outcome: belay.Cancelled, Work: belay.Unconfirmed, Started: at, Held: "no sign of life; a second Stop uses force",
 			Cancellation: &belay.Cancellation{Cause: belay.CauseUser, By: "ada", Via: "cli", Reason: "wrong\x07 branch"},
 		},
 		{ID: belay.NewRunID(), Parent: sub, Kind: belay.KindProcess, Name: "make", Outcome: belay.Pending, Work: belay.Waiting, Started: at},
@@ -42,7 +42,7 @@ func TestListsFitTheTerminal(t *testing.T) {
 			if strings.ContainsAny(text, "\x1b\x07") {
 				t.Errorf("control characters: %q", text)
 			}
-			if !strings.Contains(text, "1m30s") || !strings.Contains(text, "held") || !strings.Contains(text, "belay cancel run_") {
+			if !strings.Contains(text, "1m30s") || !strings.Contains(text, "held") || !strings.Contains(text, "a second Stop uses force") {
 				t.Errorf("at %d columns something is missing:\n%s", width, text)
 			}
 			least := 76 // what is never cut: ids, states, ages
@@ -180,7 +180,7 @@ func TestPrintReceipt(t *testing.T) {
 	var b strings.Builder
 	printReceipt(&b, style{}, r, true)
 	want := r.Run.String() + `  slow]0;title (call of srv)
-  verdict     signalled: the local process is dead, the effect elsewhere is not known after 2.003s
+  verdict     signalled: the local process is dead, the effect elsewhere is not known, after 2.003s
   stopped by  its deadline
   timeline
     +0.000s  requested    asked
@@ -191,7 +191,7 @@ func TestPrintReceipt(t *testing.T) {
   survivors   pid 42  sleep[0m 1000
   spared      pid 43  tmux  (known shared daemon)
   remote      it held connections to 10.0.0.1:443
-  late        1 answer came after the caller was settled and went nowhere
+  late        1 answer came after the Stop and was not delivered
   partial     half[2J an answer
 `
 	if b.String() != want {

@@ -349,7 +349,7 @@ func (holdHeld) MayForce(_ context.Context, p belay.Pressure) error {
 	if p.Again {
 		return nil
 	}
-	return &belay.Restraint{Why: "it shows no sign of life"}
+	return &belay.Restraint{Why: "it shows no sign of life; a second Stop uses force"}
 }
 
 // holdVague is told, and nobody ever knows.

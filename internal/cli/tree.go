@@ -56,7 +56,7 @@ func (d *drawer) draw(r *belay.Info, branch, stem string, depth int) {
 	d.table.add(cell{branch + title(r.Name, r.Kind, r.Server), plain}, cell{state, tone}, cell{age(r, d.now), plain},
 		cell{pidText(r), faint}, cell{r.ID.String(), plain}, cell{stoppedBy(r.Cancellation), plain})
 	if r.Held != "" {
-		d.table.note(stem + heldHint(r.ID, r.Held))
+		d.table.note(stem + heldText(r.Held))
 	}
 	kids := d.children[r.ID]
 	for i, kid := range kids {

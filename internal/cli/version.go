@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -31,13 +32,20 @@ func Version() string {
 	return "devel"
 }
 
-type versionCmd struct{}
+type versionCmd struct {
+	JSON bool `name:"json" help:"Print one JSON object."`
+}
 
 // Help implements kong.HelpProvider.
-func (versionCmd) Help() string { return "Example:\n\n    belay version" }
+func (*versionCmd) Help() string { return "Example:\n\n    belay version" }
 
 // Run prints one line.
-func (versionCmd) Run(env *Env) error {
+func (c *versionCmd) Run(env *Env) error {
+	if c.JSON {
+		return json.NewEncoder(env.Stdout).Encode(map[string]string{
+			"version": Version(), "os": runtime.GOOS, "arch": runtime.GOARCH, "go": runtime.Version(),
+		})
+	}
 	_, err := fmt.Fprintf(env.Stdout, "belay %s %s/%s %s\n", Version(), runtime.GOOS, runtime.GOARCH, runtime.Version())
 	return err
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/belayhq/belay"
@@ -76,11 +77,15 @@ func stoppedBy(c *belay.Cancellation) string {
 func verdictWords(r *belay.Receipt) (string, tone) {
 	switch r.Verdict {
 	case belay.Confirmed:
-		switch r.Scope {
-		case belay.ScopeLocalTree:
+		switch {
+		case saw(r, belay.SeenNotStarted):
+			return "confirmed: it never began", good
+		case r.Scope == belay.ScopeLocalTree:
 			return "confirmed: every process of it was seen dead", good
-		case belay.ScopeHandler:
-			return "confirmed: its handler was seen to end, or never began", good
+		case r.Scope == belay.ScopeHandler:
+			return "confirmed: its handler was seen to end", good
+		case r.Scope == belay.ScopeHook:
+			return "confirmed: the operator's own check finds it gone", good
 		}
 		return "confirmed", good
 	case belay.Acknowledged:
@@ -97,10 +102,15 @@ func verdictWords(r *belay.Receipt) (string, tone) {
 	return "unreachable: it could not be told", bad
 }
 
+// saw reports whether there was evidence of a kind.
+func saw(r *belay.Receipt, kind belay.EvidenceKind) bool {
+	return slices.ContainsFunc(r.Steps, func(s belay.Step) bool { return s.Evidence != nil && s.Evidence.Kind == kind })
+}
+
 // took is how long a Stop needed.
 func took(r *belay.Receipt) string {
 	if d := r.Took(); d > 0 {
-		return fmt.Sprintf(" after %.3fs", d.Round(time.Millisecond).Seconds())
+		return fmt.Sprintf(", after %.3fs", d.Round(time.Millisecond).Seconds())
 	}
 	return ""
 }
@@ -114,7 +124,6 @@ func title(name string, kind belay.Kind, server string) string {
 	return oneLine(text + ")")
 }
 
-// heldHint says what would use the force that was held back.
-func heldHint(id belay.RunID, why string) string {
-	return oneLine(fmt.Sprintf("held: %s; a second Stop uses force: belay cancel %s", why, id))
-}
+// heldText says why no force was used. What would use it, if anything can, is
+// part of that: only whoever holds the force back knows.
+func heldText(why string) string { return oneLine("held: " + why) }
