@@ -164,8 +164,11 @@ func isResponse(frame []byte) bool {
 	return jsonrpc.Parse(frame, &e) == nil && e.Kind == jsonrpc.Response
 }
 
+// redirectError names where the server points to. Redirects repeat what stands
+// in the query of the operator's URL, which is nothing for callers.
 func redirectError(resp *http.Response) error {
-	return fmt.Errorf("%w: %d to %s; put that URL into the configuration if it is right", ErrRedirect, resp.StatusCode, quote([]byte(resp.Header.Get("Location"))))
+	to := withoutSecrets(resp.Header.Get("Location"))
+	return fmt.Errorf("%w: %d to %s; put that URL into the configuration if it is right", ErrRedirect, resp.StatusCode, quote([]byte(to)))
 }
 
 // statusError reads the beginning of a body for an error. It ends the answer.

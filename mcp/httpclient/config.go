@@ -93,11 +93,11 @@ func (cfg Config) withDefaults() (Config, *url.URL, error) {
 	u, err := url.Parse(cfg.URL)
 	switch {
 	case err != nil:
-		return cfg, nil, fmt.Errorf("%w: %w", ErrConfig, err)
+		return cfg, nil, fmt.Errorf("%w: URL %q: %w", ErrConfig, withoutSecrets(cfg.URL), urlError(err))
 	case u.Scheme != "http" && u.Scheme != "https":
-		return cfg, nil, fmt.Errorf("%w: URL %q must begin with http:// or https://", ErrConfig, cfg.URL)
+		return cfg, nil, fmt.Errorf("%w: URL %q must begin with http:// or https://", ErrConfig, withoutSecrets(cfg.URL))
 	case u.Host == "":
-		return cfg, nil, fmt.Errorf("%w: URL %q names no host", ErrConfig, cfg.URL)
+		return cfg, nil, fmt.Errorf("%w: URL %q names no host", ErrConfig, withoutSecrets(cfg.URL))
 	case u.User != nil:
 		return cfg, nil, fmt.Errorf("%w: the URL of %s has a user name in it; put it into a header Authorization", ErrConfig, u.Host)
 	case cfg.Transport > SSE:

@@ -3,7 +3,9 @@ package httpclient
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"strconv"
+	"strings"
 )
 
 // Why a request gets no answer, a session is over, or a connection is not made.
@@ -57,6 +59,31 @@ func (e *StatusError) Error() string {
 
 // Unwrap makes the error match [ErrStatus].
 func (e *StatusError) Unwrap() error { return ErrStatus }
+
+// withoutSecrets is a URL for errors and logs, whether or not it is well formed:
+// user, query and fragment, where people put keys, are left out.
+func withoutSecrets(raw string) string {
+	if i := strings.IndexAny(raw, "?#"); i >= 0 {
+		raw = raw[:i]
+	}
+	scheme, rest, ok := strings.Cut(raw, "//")
+	if !ok {
+		return raw
+	}
+	authority, path := rest, ""
+	if i := strings.IndexByte(rest, '/'); i >= 0 {
+		authority, path = rest[:i], rest[i:]
+	}
+	return scheme + "//" + authority[strings.LastIndexByte(authority, '@')+1:] + path
+}
+
+// urlError is what is wrong with a URL, without the URL.
+func urlError(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
+}
 
 // quote escapes and cuts text of a peer for errors and logs.
 func quote(text []byte) string {

@@ -153,8 +153,18 @@ func wait(ctx context.Context, d time.Duration) bool {
 
 var errNoEvents = errors.New("no event stream")
 
-// get opens a stream with GET. again says that it may work later.
+// get opens a stream with GET. again says that it may work later. A 404 for the
+// session ends that.
 func (c *Conn) get(ctx context.Context, from *url.URL, last string) (resp *http.Response, again bool, err error) {
+	resp, again, err = c.tryGet(ctx, from, last)
+	if errors.Is(err, ErrSessionOver) {
+		c.finish(err)
+	}
+	return resp, again, err
+}
+
+// tryGet is get that leaves it to the caller what a 404 means.
+func (c *Conn) tryGet(ctx context.Context, from *url.URL, last string) (resp *http.Response, again bool, err error) {
 	header := c.streamHeader(last)
 	resp, err = c.cfg.Client.RoundTrip((&http.Request{
 		Method: http.MethodGet, URL: from, Host: from.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -173,7 +183,6 @@ func (c *Conn) get(ctx context.Context, from *url.URL, last string) (resp *http.
 	err = statusError(resp)
 	if c.expired(header, resp.StatusCode) {
 		err = fmt.Errorf("%w: %w", ErrSessionOver, err)
-		c.finish(err)
 	}
 	return nil, resp.StatusCode/100 == 5 || resp.StatusCode == http.StatusTooManyRequests, err
 }
@@ -213,9 +222,13 @@ func (c *Conn) keepListening(opened func()) {
 	r := jsonrpc.NewEventReader(nil, jsonrpc.ReaderOptions{Max: c.cfg.MaxMessage})
 	defer r.Release()
 	s := reading{c: c, r: r}
+	// The router of a server that has no such stream may answer 404 as well as
+	// 405. The session has only just begun: it is not that which is not found.
+	open := c.tryGet
 	for vain := 0; ; vain++ {
-		resp, again, err := c.get(c.ctx, c.url, r.LastID())
+		resp, again, err := open(c.ctx, c.url, r.LastID())
 		opened()
+		open = c.get
 		switch {
 		case err == nil:
 			r.Reset(resp.Body, r.LastID())
