@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -72,6 +73,10 @@ func (s *Session) start(ctx context.Context, run belay.RunID) (*upstream, error)
 	}
 	switch {
 	case s.cfg.URL != "":
+		// A server without sessions may keep what is in flight in one table for
+		// everybody: equal ids of two of our conversations would meet there, and a
+		// cancel would stop a stranger's call (MCP-G6, MCP-G12).
+		u.ids.Prefix = "b-" + rand.Text()[:8] + "-"
 		return u, u.dial()
 	case s.cfg.Serve != nil:
 		return u, u.host()
