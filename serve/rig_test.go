@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -27,6 +28,7 @@ import (
 func TestMain(m *testing.M) {
 	proc.Main() // never returns in a guardian
 	faketool.MaybeRun()
+	_ = flag.Set("test.parallel", "32") // most of the time of a witness test is a ladder's
 	goleak.VerifyTestMain(m)
 }
 

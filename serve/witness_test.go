@@ -27,7 +27,12 @@ type behind struct {
 
 func (r *rig) remote(o sdkfake.Options) Definition {
 	o.Witness = r.wit.Path
-	web := httptest.NewServer(sdkfake.Handler(o))
+	return r.at(sdkfake.Handler(o))
+}
+
+// at defines a remote server.
+func (r *rig) at(h http.Handler) Definition {
+	web := httptest.NewServer(h)
 	r.t.Cleanup(func() {
 		r.close(belay.Cancellation{Cause: belay.CauseShutdown}) // or the server would wait for the hub's streams
 		web.Close()
@@ -43,6 +48,13 @@ var kinds = []behind{
 	{"stdio modern", true, false, func(r *rig) Definition { return r.fake("tools", "-era", "modern") }},
 	{"http session", false, true, func(r *rig) Definition { return r.remote(sdkfake.Options{}) }},
 	{"http session json", false, true, func(r *rig) Definition { return r.remote(sdkfake.Options{JSON: true}) }},
+	{"http+sse", false, true, func(r *rig) Definition { return r.at(sdkfake.SSEHandler(sdkfake.Options{Witness: r.wit.Path})) }},
+	{"http heeds notification", false, true, func(r *rig) Definition {
+		return r.at(&plain{witness: r.wit.Path, notice: true, calls: map[string]chan struct{}{}})
+	}},
+	{"http heeds close", false, true, func(r *rig) Definition {
+		return r.at(&plain{witness: r.wit.Path, calls: map[string]chan struct{}{}})
+	}},
 	{"http modern", true, true, func(r *rig) Definition { return r.remote(sdkfake.Options{Stateless: true, Propagate: true}) }},
 	{"http modern json", true, true, func(r *rig) Definition {
 		return r.remote(sdkfake.Options{Stateless: true, Propagate: true, JSON: true})
@@ -110,6 +122,7 @@ func cancelOf(id string) string {
 // ends without a message, and the call of another session that has the same id
 // is not hit (MCP-32, MCP-G7, MCP-G12, MCP-G24).
 func TestWitnessNotification(t *testing.T) {
+	t.Parallel()
 	each(t, false, func(t *testing.T, r *rig, k behind) {
 		one, two := r.begin("tools"), r.begin("tools")
 		got, _ := r.tick(false, one, "a", false)
@@ -141,6 +154,7 @@ func TestWitnessNotification(t *testing.T) {
 // TestWitnessDisconnect: a modern caller who closes the stream stops its call
 // and no other, though all have the same id (MCP-53, MCP-54, MCP-G7, A3).
 func TestWitnessDisconnect(t *testing.T) {
+	t.Parallel()
 	each(t, true, func(t *testing.T, r *rig, k behind) {
 		_, leave := r.tick(true, "", "a", false)
 		other, leaveOther := r.tick(true, "", "b", false)
@@ -160,6 +174,7 @@ func TestWitnessDisconnect(t *testing.T) {
 // TestWitnessOperator: an operator's Stop ends the work and gives the caller
 // exactly one answer, at once, in either era; the POST ends (MCP-G25, MCP-G26).
 func TestWitnessOperator(t *testing.T) {
+	t.Parallel()
 	for _, modern := range []bool{false, true} {
 		each(t, modern, func(t *testing.T, r *rig, k behind) {
 			session := ""
@@ -190,6 +205,7 @@ func TestWitnessOperator(t *testing.T) {
 // killed, the receipt says confirmed, and the session goes on; a remote one is
 // told, and never said to have stopped (MCP-G30, MCP-G31, MCP-G33).
 func TestWitnessDeaf(t *testing.T) {
+	t.Parallel()
 	for _, modern := range []bool{false, true} {
 		each(t, modern, func(t *testing.T, r *rig, k behind) {
 			d := k.define(r)
@@ -231,6 +247,7 @@ func TestWitnessDeaf(t *testing.T) {
 // setting: the call goes on and its result waits for a resume, or it is stopped,
 // at once or if nobody resumes (MCP-31, MCP-33, MCP-G15).
 func TestWitnessPolicy(t *testing.T) {
+	t.Parallel()
 	for _, mode := range []config.DisconnectMode{config.Detach, config.Cancel, config.CancelAfter} {
 		each(t, false, func(t *testing.T, r *rig, k behind) {
 			d := k.define(r)
@@ -265,6 +282,7 @@ func TestWitnessPolicy(t *testing.T) {
 // TestWitnessDelete: the end of a session stops all of its calls (A10,
 // MCP-G15), and nobody else's; afterwards it is not found (MCP-37).
 func TestWitnessDelete(t *testing.T) {
+	t.Parallel()
 	each(t, false, func(t *testing.T, r *rig, k behind) {
 		session := r.begin("tools")
 		got, leave := r.tick(false, session, "a", false)
@@ -295,6 +313,7 @@ func TestWitnessDelete(t *testing.T) {
 // TestWitnessEarly: a cancel that overtakes its request stops it before it
 // begins (A9, MCP-G17).
 func TestWitnessEarly(t *testing.T) {
+	t.Parallel()
 	each(t, false, func(t *testing.T, r *rig, k behind) {
 		session := r.begin("tools")
 		r.must(r.post(Path("tools"), session, cancelOf("7")))
@@ -315,6 +334,7 @@ func TestWitnessEarly(t *testing.T) {
 // and says signalled; the inner one started the process, ends it, and says
 // confirmed (MCP-G30, MCP-G31).
 func TestWitnessBehind(t *testing.T) {
+	t.Parallel()
 	inner, outer := newRig(t, nil), newRig(t, nil)
 	outer.wit = inner.wit
 	d := inner.fake("tools")

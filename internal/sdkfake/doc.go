@@ -83,7 +83,7 @@ func tick(ctx context.Context, req *mcp.CallToolRequest, a tickArgs, witness str
 	}
 	done := ctx.Done()
 	if a.Deaf {
-		done = nil
+		done, ctx = nil, context.WithoutCancel(ctx) // some transports drop the progress of a cancelled call
 	}
 	ticker := time.NewTicker(Period)
 	defer ticker.Stop()
