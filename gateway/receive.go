@@ -112,7 +112,7 @@ func (s *Session) requestLocked(a *mcp.Arrival, b *batch) {
 	m := a.Message
 	c := s.newCall(a, b)
 	if s.closing || s.failure != nil {
-		s.replyLocked(c, jsonrpc.AppendError(nil, c.id, mcp.CodeInternal, "Belay is ending this session", nil))
+		s.replyLocked(c, jsonrpc.AppendError(nil, c.id, mcp.CodeInternal, tooLate, nil))
 		return
 	}
 	if _, ok := s.calls[c.key]; ok {

@@ -247,16 +247,23 @@ func (s *Session) endRun(c belay.Cancellation) {
 }
 
 // answerAll answers the calls whose partial result is still waited for: none
-// can come any more (MCP-G25, MCP-G28).
+// can come any more (MCP-G25, MCP-G28). A handshake is no run that could be
+// stopped; it fails.
 func (s *Session) answerAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range s.calls {
-		if c.stopped {
+		switch {
+		case c.stopped:
 			c.answerLocked()
+		case c.run == nil:
+			c.failLocked(mcp.CodeInternal, tooLate)
 		}
 	}
 }
+
+// tooLate is what is asked too late, or was not answered in time, reads.
+const tooLate = "Belay is ending this session"
 
 // goLocked starts a goroutine that Close waits for; false once closing.
 func (s *Session) goLocked(f func()) bool {
