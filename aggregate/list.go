@@ -208,8 +208,11 @@ func (s *session) leftOut(name, method string, err error) {
 	if errors.Is(err, httpserver.ErrEra) {
 		key = name // whatever it is asked
 	}
-	if s.told[key] == reason || lacks(err) {
+	switch {
+	case s.told[key] == reason || lacks(err):
 		level = s.log.Debug
+	case errors.Is(err, errAway): // why, has been said
+		level = s.log.Info
 	}
 	if len(s.told) < maxMembers*8 {
 		s.told[key] = reason

@@ -231,7 +231,11 @@ func (s *session) stay(p *peer) {
 	}
 	greeted := s.greeted
 	s.mu.Unlock()
-	s.log.Warn("a server has ended its session", "server", p.name, "error", p.on.Err())
+	if err := p.on.Err(); err != nil {
+		s.log.Warn("a server has ended its session", "server", p.name, "error", err)
+	} else { // its definition was changed, or somebody stopped it
+		s.log.Info("a server has left a session", "server", p.name)
+	}
 	s.dismiss(p.name, p.on, belay.CausePeer, "the server ended the session")
 	s.dropAsks("the server has ended", func(a *ask) bool { return a.on == p.on })
 	for _, c := range s.left() { // it has answered them all; if not, nobody else will

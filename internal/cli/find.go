@@ -77,7 +77,7 @@ func find(known []belay.Info, typed string) (belay.Info, error) {
 	}
 	switch {
 	case len(prefix) < len("run_")+shortestPrefix:
-		return belay.Info{}, usagef("%q is too short for a run id; give at least %d characters (see \"belay ps\")", typed, shortestPrefix)
+		return belay.Info{}, usagef("%q is too short for a run id; give at least %d characters after \"run_\" (see \"belay ps\")", typed, shortestPrefix)
 	case len(hits) == 1:
 		return hits[0], nil
 	case len(hits) == 0:

@@ -90,6 +90,8 @@ func (c *wrapCmd) check(command []string) error {
 		return usagef("wrap: the server's command is missing (see \"belay wrap --help\")")
 	case len(command) > 0 && c.URL != "":
 		return usagef("wrap: a command and --url exclude each other")
+	case c.URL != "" && !strings.HasPrefix(c.URL, "http://") && !strings.HasPrefix(c.URL, "https://"):
+		return usagef("wrap: --url %q must begin with http:// or https://", c.URL)
 	case len(c.Header) > 0 && c.URL == "":
 		return usagef("wrap: --header needs --url")
 	case len(command) > 0 && strings.HasPrefix(c.Command[0], "-") && c.Command[0] != "--":
@@ -121,7 +123,17 @@ func (c *wrapCmd) headers(env *Env) (http.Header, error) {
 		if name = strings.TrimSpace(name); !ok || name == "" {
 			return nil, usagef("wrap: --header %q must be 'NAME: VALUE'", name)
 		}
-		header.Add(name, os.Expand(strings.TrimSpace(value), env.Getenv))
+		missing := ""
+		header.Add(name, os.Expand(strings.TrimSpace(value), func(variable string) string {
+			text := env.Getenv(variable)
+			if text == "" && missing == "" {
+				missing = variable
+			}
+			return text
+		}))
+		if missing != "" { // the server would refuse every request, and not say why
+			return nil, usagef("wrap: --header %s: the environment variable %q is not set", name, missing)
+		}
 	}
 	return header, nil
 }
