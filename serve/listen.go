@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/belayhq/belay/jsonrpc"
 )
 
 // Errors of [Listen], beside those of the system.
@@ -38,7 +40,19 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 	case err != nil:
 		return nil, fmt.Errorf("cannot listen on %s: %w", address, err)
 	}
-	return l, nil
+	return quickListener{l}, nil
+}
+
+// quickListener accepts connections whose system calls are cheap.
+type quickListener struct{ net.Listener }
+
+// Accept implements [net.Listener].
+func (l quickListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return jsonrpc.Quick(c), nil
 }
 
 func loopback(host string) bool {
