@@ -139,9 +139,9 @@ func waitHealth(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Fatalf("/healthz never said %q but %s", args[0], ts.ReadFile("health"))
 }
 
-// sendSignal sends a signal to a process: signal HUP|INT|TERM PID.
+// sendSignal sends a signal to a process: signal HUP|INT|TERM|KILL PID.
 func sendSignal(ts *testscript.TestScript, _ bool, args []string) {
 	pid, err := strconv.Atoi(args[1])
 	ts.Check(err)
-	ts.Check(syscall.Kill(pid, map[string]syscall.Signal{"HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "TERM": syscall.SIGTERM}[args[0]]))
+	ts.Check(syscall.Kill(pid, map[string]syscall.Signal{"HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL}[args[0]]))
 }
