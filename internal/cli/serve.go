@@ -65,7 +65,7 @@ func (c *serveCmd) Run(env *Env) error {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer signal.Stop(signals)
-	tune(false)
+	tune(half())
 	h := openHost(ctx, withLog(env, conf.Log), "serve "+l.Addr().String())
 	defer h.close()
 	s := server{plan: plan, env: env, host: h, conf: conf, addr: l.Addr(), hub: serve.New(c.options(h))}

@@ -12,19 +12,23 @@ import (
 // One processor is enough to pass on tens of thousands of messages in a second,
 // and with a second one every message makes the runtime look for a thread to
 // share the work with, which takes time from the client and the server that
-// are to do it. This holds only if nothing blocks a thread for long: alone says
-// so.
+// are to do it. This holds only if nothing blocks a thread for long. Who serves
+// many gets half of the processors, since those who call and those who are called
+// need the others. procs of 0 leaves it to the runtime.
 //
 // What a call leaves behind is small and regular, so that a collection at every
 // doubling of a few megabytes costs more than the memory is worth.
-func tune(alone bool) {
-	if alone && os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(1)
+func tune(procs int) {
+	if procs > 0 && os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(procs)
 	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(collectAt)
 	}
 }
+
+// half is half of the processors there are, at least one.
+func half() int { return max(1, runtime.GOMAXPROCS(0)/2) }
 
 // collectAt is the growth of the heap, in percent, at which it is collected.
 const collectAt = 200

@@ -62,7 +62,11 @@ func (c *wrapCmd) Run(env *Env) error {
 	if err != nil {
 		return err
 	}
-	tune(waitable(env))
+	procs := 0
+	if waitable(env) {
+		procs = 1
+	}
+	tune(procs)
 	ctx := context.Background()
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
