@@ -80,3 +80,43 @@ func TestNoHeaderInjection(t *testing.T) {
 		r.wait(t, 1, `message "`+id+`" 200`)
 	}
 }
+
+// A second initialize belongs to the session like everything else: the server
+// gets it there, a call before it can still be cancelled, and the session is
+// ended by its end (MCP-37, MCP-38).
+func TestInitializeTwice(t *testing.T) {
+	for name, again := range map[string]string{"no id": "", "its id": "s-1"} {
+		t.Run(name, func(t *testing.T) {
+			inner := legacy("s-1", func(s *server, x *exchange) {
+				x.events()
+				x.hang(s)
+			})
+			s := newServer(t, func(s *server, x *exchange) {
+				if x.id() != `"b-9"` {
+					inner(s, x)
+					return
+				}
+				if again != "" {
+					x.Header().Set(headerSession, again)
+				}
+				x.json(200, `{"jsonrpc":"2.0","id":"b-9","result":{"protocolVersion":"2025-11-25"}}`)
+			})
+			c, r := open(t, Config{URL: s.URL})
+			handshake(t, c, s, r)
+			send(t, c, legacyCall, "b-1")
+			s.wait(t, 1, `"b-1"`)
+			send(t, c, "%s", strings.Replace(initialize, "b-0", "b-9", 1))
+			r.wait(t, 1, `"b-9"`)
+			if s.count(`Session-Id=s-1 Protocol-Version=2025-11-25 {"jsonrpc":"2.0","id":"b-9"`) != 1 {
+				t.Error("it was sent outside of the session", s.all())
+			}
+			cancelCall(t, c, "b-1")
+			s.wait(t, 1, `POST Session-Id=s-1 Protocol-Version=2025-11-25 {"jsonrpc":"2.0","method":"notifications/cancelled"`)
+			c.Forget(mustID(`"b-1"`))
+			if err := c.Close(within(t)); err != nil {
+				t.Error(err)
+			}
+			s.wait(t, 1, "DELETE Session-Id=s-1")
+		})
+	}
+}

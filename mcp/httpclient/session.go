@@ -81,15 +81,24 @@ func (c *Conn) opened(m *mcp.Message, id string) {
 		id = ""
 	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch was := c.session.id; {
+	case was == "" || was == id:
+	case id == "":
+		id = was // it was asked within that session
+	default:
+		c.cfg.Log.Warn("the server began another session within the session; the first is left to it")
+	}
 	c.session.openedLocked(id, version)
-	c.mu.Unlock()
 }
 
-// callHeader is the header of a request's POST.
+// callHeader is the header of a request's POST. A second initialize goes to the
+// session as everything does: a server that took it for a stranger's would begin
+// another one, and no cancel would reach what is in flight in the first.
 func (c *Conn) callHeader(k *call) http.Header {
 	c.mu.Lock()
 	h := c.session.header
-	if k.modern || k.method == mcp.MethodInitialize {
+	if k.modern || k.method == mcp.MethodInitialize && c.session.id == "" {
 		h = c.session.base
 	}
 	c.mu.Unlock()
