@@ -255,3 +255,22 @@ func (r *rig) within(limit time.Duration, what string, ok func() bool) {
 	}
 	r.t.Fatalf("never: %s\n%s", what, r.logs)
 }
+
+// resumeStatus is what a resume is answered with.
+func (r *rig) resumeStatus(session, id string) int {
+	r.t.Helper()
+	req, _ := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.web.URL+Path("tools"), nil)
+	req.Header.Set("Accept", "text/event-stream")
+	req.Header.Set("Mcp-Session-Id", session)
+	req.Header.Set("Last-Event-ID", id)
+	resp, err := r.client.Do(req)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	resp.Body.Close()
+	return resp.StatusCode
+}
+
+func cancelAfter(d time.Duration) config.Option[config.Disconnect] {
+	return config.Some(config.Disconnect{Mode: config.CancelAfter, After: d})
+}
