@@ -281,8 +281,11 @@ func (s *Session) noteForcedLocked(c *call) {
 		return
 	}
 	s.explained = true
-	s.log.Warn("the server's process is ended by force because a stopped call did not end; it is started again and put into the same session. "+
-		"To choose otherwise: --enforce lenient or never, or --isolation call", "run", c.run.ID(), "call", c.title(), "enforce", c.policy.Enforce)
+	text := "the server's process is ended by force because a stopped call did not end; it is started again and put into the same session"
+	if c.policy.Enforce != EnforceLenient { // else a person has asked for it
+		text += ". To choose otherwise: enforce lenient or never, or isolation call"
+	}
+	s.log.Warn(text, "run", c.run.ID(), "call", c.title(), "enforce", c.policy.Enforce)
 }
 
 // selection says which processes force ends for this call: those born during

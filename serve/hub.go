@@ -264,7 +264,7 @@ func (h *Hub) serveNothing(w http.ResponseWriter, r *http.Request) {
 	h.mu.RUnlock()
 	text := "nothing is served at this path; there are no servers"
 	if len(paths) > 0 {
-		text = "nothing is served at this path; there is " + strings.Join(paths, ", ")
+		text = "nothing is served at this path; there is " + strings.Join(paths, ", ") + ", and all of them as one at " + JoinedPath
 	}
 	refuse(w, http.StatusNotFound, text)
 }

@@ -48,6 +48,9 @@ func (a *adopting) show(r *fileResult) {
 			where = s.Where
 		}
 		do, t1 := string(s.Action), good
+		if r.Blocked != "" && s.Action.Changes() {
+			do = "(" + do + ")"
+		}
 		switch s.Action {
 		case adopt.Keep:
 			do, t1 = "-", faint
