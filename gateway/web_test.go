@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
@@ -17,9 +18,14 @@ import (
 // stdio.
 func remote(t *testing.T, so sdkfake.Options, o linkOptions) *link {
 	t.Helper()
+	return remoteBy(t, sdkfake.Handler, so, o)
+}
+
+func remoteBy(t *testing.T, handler func(sdkfake.Options) http.Handler, so sdkfake.Options, o linkOptions) *link {
+	t.Helper()
 	r := &link{t: t, logs: &logBuffer{}, wit: faketool.NewWitness(filepath.Join(t.TempDir(), "witness"))}
 	so.Witness = r.wit.Path
-	server := httptest.NewServer(sdkfake.Handler(so))
+	server := httptest.NewServer(handler(so))
 	t.Cleanup(server.Close)
 	change := o.cfg
 	o.cfg = func(c *Config) {
@@ -55,10 +61,15 @@ func TestWebStop(t *testing.T) {
 		"session json": {JSON: true},
 		"modern":       {Stateless: true, Propagate: true},
 		"modern json":  {Stateless: true, Propagate: true, JSON: true},
+		"http+sse":     {}, // of 2024-11-05
 	} {
 		t.Run(name, func(t *testing.T) {
 			modern := so.Stateless
-			r := remote(t, so, linkOptions{})
+			handler := sdkfake.Handler
+			if name == "http+sse" {
+				handler = sdkfake.SSEHandler
+			}
+			r := remoteBy(t, handler, so, linkOptions{})
 			if !modern {
 				r.initialize("2025-11-25")
 			}
@@ -102,7 +113,12 @@ func (r *link) remoteWorks(modern bool) {
 // stopped: the operator's caller is settled at once, the verdict is signalled,
 // and the tool is seen to run on (MCP-G31, MCP-G32).
 func TestWebIgnored(t *testing.T) {
-	r := remote(t, sdkfake.Options{}, linkOptions{})
+	t.Run("session", func(t *testing.T) { webIgnored(t, sdkfake.Options{}) })
+	t.Run("without sessions", func(t *testing.T) { webIgnored(t, sdkfake.Options{Stateless: true}) })
+}
+
+func webIgnored(t *testing.T, so sdkfake.Options) {
+	r := remote(t, so, linkOptions{})
 	r.initialize("2025-11-25")
 	r.callTick(false, "7", "a", true)
 	at := time.Now()
