@@ -39,6 +39,19 @@ type shared struct {
 	err     error
 }
 
+// overLocked reports whether the session takes nothing more.
+func (sh *shared) overLocked() bool {
+	if sh == nil || sh.session == nil {
+		return false
+	}
+	select {
+	case <-sh.session.opened.Ended():
+		return true
+	default:
+		return false
+	}
+}
+
 // Bounds and times of shared sessions.
 const (
 	maxShared = 1000            // principals at once, per server
@@ -101,6 +114,10 @@ func (e *endpoint) open(ctx context.Context, who httpserver.Caller, out mcp.Outl
 func (e *endpoint) Shared(ctx context.Context, who httpserver.Caller) (httpserver.Session, error) {
 	e.mu.Lock()
 	sh := e.shared[who.Principal]
+	if sh.overLocked() { // what was stopped takes a moment to end, for which nobody has to wait
+		e.forgetLocked(sh)
+		sh = nil
+	}
 	if sh == nil {
 		if err := e.mayShareLocked(); err != nil {
 			e.mu.Unlock()
