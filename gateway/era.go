@@ -87,6 +87,7 @@ func (u *upstream) askWith(ctx context.Context, request func(jsonrpc.ID) []byte)
 	case <-ctx.Done():
 		s.mu.Lock()
 		delete(u.replay, id.Key())
+		u.forgotten.add(id.Key()) // it may still be answered
 		s.mu.Unlock()
 		return nil, context.Cause(ctx)
 	}

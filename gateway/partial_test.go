@@ -196,7 +196,7 @@ func TestAnswerAfterTheAck(t *testing.T) {
 	say(t, server, `{"jsonrpc":"2.0","method":"notifications/marker"}`)
 	got(t, r.Client, "notifications/marker")
 	never(t, r.Client, "nobody")
-	if logs := r.logs.String(); strings.Contains(logs, "not in flight") || !strings.Contains(logs, "that was stopped and is over") {
+	if logs := r.logs.String(); strings.Contains(logs, "not in flight") || !strings.Contains(logs, "that was given up") {
 		t.Errorf("the log says:\n%s", logs)
 	}
 }

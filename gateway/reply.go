@@ -28,10 +28,10 @@ func (u *upstream) responded(m *mcp.Message, status int) {
 	}
 	c := u.calls[key]
 	if c == nil || c.work != nil { // a task's request was answered before
-		stopped := c == nil && u.forgotten.has(key)
+		gaveUp := c == nil && u.forgotten.has(key)
 		s.mu.Unlock()
-		if stopped { // the answer and our cancel have passed each other, which is nobody's fault
-			s.log.Debug("the server answered a call that was stopped and is over; the answer was dropped", "id", m.ID)
+		if gaveUp { // the answer and our cancel have passed each other, which is nobody's fault
+			s.log.Debug("the server answered a request that was given up; the answer was dropped", "id", m.ID)
 			return
 		}
 		u.warn("the server answered an id that is not in flight; the answer was dropped", "id", m.ID)

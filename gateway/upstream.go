@@ -57,7 +57,7 @@ type upstream struct {
 	changed     chan struct{}           // closed and renewed when calls change while drains > 0
 	lease       *call                   // what a worker works for
 	purged      time.Time               // when stopped calls were last forgotten
-	forgotten   recent                  // stopped calls that were forgotten unanswered, by our id
+	forgotten   recent                  // stopped calls and requests of ours that were given up unanswered
 	strange     int                     // messages that nobody asked for
 }
 
