@@ -19,6 +19,7 @@ type webScene struct {
 	name  string
 	era   string
 	stdio bool // the server is a command
+	fake  bool // that is the lean one of faketool, and not that of the SDK
 	all   []*service
 }
 
@@ -27,14 +28,22 @@ func (b *bench) http() error {
 	if b.belay == "" {
 		return errors.New("needs the belay binary")
 	}
-	for _, stdio := range []bool{true, false} {
+	for _, s := range []webScene{
+		{name: "HTTP -> stdio", stdio: true},
+		{name: "HTTP -> lean stdio", stdio: true, fake: true},
+		{name: "HTTP -> HTTP"},
+	} {
 		for _, era := range []string{eraLegacy, eraModern} {
-			s := &webScene{name: "HTTP -> HTTP " + era, era: era, stdio: stdio}
-			if stdio {
-				s.name = "HTTP -> stdio " + era
+			one := s
+			one.name, one.era = s.name+" "+era, era
+			if err := b.scene(&one); err != nil {
+				b.report.failed(one.name, err)
 			}
-			if err := b.scene(s); err != nil {
-				b.report.failed(s.name, err)
+			if s.fake {
+				continue
+			}
+			if err := b.webMemory(&one); err != nil {
+				b.report.failed(one.name+" memory", err)
 			}
 		}
 	}
@@ -43,11 +52,7 @@ func (b *bench) http() error {
 
 // scene measures one group of rows.
 func (b *bench) scene(s *webScene) error {
-	defer func() {
-		for _, one := range s.all {
-			one.stop()
-		}
-	}()
+	defer s.stop()
 	ps, err := b.connectWeb(s)
 	if err != nil {
 		return err
@@ -62,10 +67,18 @@ func (b *bench) scene(s *webScene) error {
 		return err
 	}
 	s.judge(r, 1, 1.2, 0.85)
-	if err := b.webCancels(s, ps); err != nil {
-		return err
+	if s.fake {
+		return nil
 	}
-	return b.webMemory(s, ps)
+	return b.webCancels(s, ps)
+}
+
+// stop ends everything that was started for the rows.
+func (s *webScene) stop() {
+	for _, one := range s.all {
+		one.stop()
+	}
+	s.all = nil
 }
 
 // judge compares with the direct server, for servers on stdio, or with the plain
@@ -136,7 +149,12 @@ func (b *bench) webWays(s *webScene, url string, ps *peers[*web]) []webWay {
 			webWay{name: "relay", start: func() (*service, error) { return b.serve(role(roleProxy, url, "x"), printed) }},
 			webWay{name: "belay", start: func() (*service, error) { return b.belayServe(nil, url) }})
 	}
-	command := func(way string) []string { return role(roleStdio, b.witnessOf(s, way), "x") }
+	command := func(way string) []string {
+		if s.fake {
+			return b.server("")
+		}
+		return role(roleStdio, b.witnessOf(s, way), "x")
+	}
 	ways = append(ways, webWay{name: "belay", start: func() (*service, error) { return b.belayServe(command("belay"), "") }})
 	if b.installGateways() == "" {
 		ps.said = append(ps.said, "other gateways: npm is not reachable")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/belayhq/belay/internal/faketool"
@@ -93,10 +94,16 @@ func (w *web) hold(n int, key string) (int64, error) {
 	return id, w.post(l, "tools/call", "tick", w.toolCall(nil, id, "tick", fmt.Sprintf(`{"key":%q,"hold":true}`, key)))
 }
 
-// webMemory measures the middle with many calls in flight in one session. The
-// calls end with the connections.
-func (b *bench) webMemory(s *webScene, ps *peers[*web]) error {
+// webMemory measures the middle with many calls in flight in one session, which
+// is the first thing it does. The calls end with the connections.
+func (b *bench) webMemory(s *webScene) error {
 	const calls = 2000
+	defer s.stop()
+	ps, err := b.connectWeb(s)
+	if err != nil {
+		return err
+	}
+	defer ps.close()
 	values, err := ps.each(1, func(name string, w *web) (float64, error) {
 		if w.root() == 0 {
 			return 0, nil
@@ -121,6 +128,7 @@ func (b *bench) webMemory(s *webScene, ps *peers[*web]) error {
 	}
 	delete(values, "direct")
 	r := b.report.compare(s.name+" resident memory, 2,000 calls in flight", "MB", values)
+	r.note = strings.Join(ps.said, "; ")
 	r.bar = "< 80; no gateway ahead"
 	behind := r.ahead(-1)
 	r.judge(!behind && r.value("belay") < 80)
