@@ -26,7 +26,7 @@ func printVerdict(w io.Writer, st style, r *belay.Receipt) {
 	text, t := verdictWords(r)
 	switch {
 	case !r.Final && r.Verdict == belay.Unreachable: // which is how every receipt begins
-		text, t = "none yet: it is being stopped", warn
+		text, t = "not final yet: it is still being stopped", warn
 	case !r.Final:
 		text += " (not final yet: it is still being stopped)"
 		t = warn
