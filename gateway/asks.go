@@ -77,7 +77,24 @@ func (u *upstream) asked(m *mcp.Message, about jsonrpc.ID) {
 	if !a.token.IsZero() {
 		edits = append(edits, jsonrpc.Edit{At: m.Token, New: raw})
 	}
-	s.forward(a.to, m.Frame, edits...)
+	if err := s.pass(a.to, m.Frame, edits...); err != nil {
+		u.unaskable(a, err)
+	}
+}
+
+// unaskable answers a question that cannot reach the caller, who has gone or
+// takes no stream: the server would wait for ever, and with it the call.
+func (u *upstream) unaskable(a *ask, why error) {
+	s := u.s
+	s.mu.Lock()
+	open := s.asks[a.ours.Key()] == a
+	if open {
+		u.forgetAskLocked(a)
+	}
+	s.mu.Unlock()
+	if open {
+		u.send(jsonrpc.AppendError(nil, a.id, mcp.CodeInvalidRequest, fmt.Sprintf("the caller cannot be asked: %v", why), nil))
+	}
 }
 
 func (u *upstream) send(frame []byte) {

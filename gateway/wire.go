@@ -134,10 +134,17 @@ func (s *Session) unreadLocked(err error) {
 // pipe does not read, the server's pump waits here, and so in the end the
 // server. An outlet of one request ends itself instead: others must not wait.
 func (s *Session) forward(to mcp.Outlet, frame []byte, edits ...jsonrpc.Edit) {
+	if err := s.pass(to, frame, edits...); err != nil {
+		s.log.Debug("a message to the caller was dropped", "error", err)
+	}
+}
+
+// pass is forward that says if the message will not arrive.
+func (s *Session) pass(to mcp.Outlet, frame []byte, edits ...jsonrpc.Edit) error {
 	for {
 		err := to.Send(frame, edits...)
 		if !errors.Is(err, jsonrpc.ErrQueueFull) || s.lines == nil || !s.pause(childPoll) {
-			return
+			return err
 		}
 	}
 }
