@@ -305,7 +305,9 @@ func TestTaskRemote(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			ts := newTaskServer(t)
+			ts.mu.Lock()
 			ts.cancel, ts.status = c.cancel, c.status
+			ts.mu.Unlock()
 			r := ts.web(t, "tester", nil, nil)
 			run := r.webTask("1", "a")
 			r.stopRun(run)
@@ -398,7 +400,9 @@ func TestTaskPrincipals(t *testing.T) {
 // its sessions it comes; one is sent.
 func TestTaskCancelFromElsewhere(t *testing.T) {
 	ts := newTaskServer(t)
+	ts.mu.Lock()
 	ts.status = "cancelled"
+	ts.mu.Unlock()
 	shared := &TaskRegistry{}
 	one, two := ts.web(t, "ann", shared, nil), ts.web(t, "ann", shared, nil)
 	run := one.webTask("1", "a")
