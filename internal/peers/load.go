@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -106,6 +107,9 @@ func explain(file string, err error) error {
 	var unknown *yaml.UnknownFieldError
 	if errors.As(err, &unknown) && unknown.Token != nil {
 		key := unknown.Token.Value
+		if slices.Contains(keys, key) {
+			return fmt.Errorf("%s: %q is not a key here (relays and slow have command, words, unless and why; spare has comm, args, not_args and why; servers have package, restart and why)", where, key)
+		}
 		if near := nearest(key); near != "" {
 			return fmt.Errorf("%s: unknown key %q (did you mean %q?)", where, key, near)
 		}

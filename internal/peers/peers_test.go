@@ -219,6 +219,7 @@ servers:
 func TestBadOverride(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"unknown key":  {"relays:\n  - {comand: [x]}\n", `peers.yaml:2: unknown key "comand" (did you mean "command"?)`},
+		"elsewhere":    {"servers:\n  - {command: [x]}\n", `peers.yaml:2: "command" is not a key here (`},
 		"top level":    {"relay_list:\n  - {command: [x]}\n", `peers.yaml:1: unknown key "relay_list"`},
 		"not yaml":     {"relays:\n  - [x\n", "peers.yaml:2: "},
 		"wrong type":   {"relays: 7\n", "peers.yaml:1: "},
