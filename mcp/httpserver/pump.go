@@ -210,13 +210,23 @@ func (p *pump) prime() {
 // comment that finds out whether anybody is there (MCP-G5).
 func (p *pump) quiet() bool {
 	if p.begun {
-		return p.write([]byte(comment))
+		return apart(func() bool { return p.write([]byte(comment)) })
 	}
 	if !p.s.commit() {
 		return true
 	}
 	p.prime()
-	return p.begin(true)
+	return apart(func() bool { return p.begin(true) })
+}
+
+// apart calls f on a goroutine of its own and waits for it. To write a
+// response's head takes net/http more stack than all that went before, and a
+// goroutine keeps what it once took: with thousands of calls that wait, that
+// shows.
+func apart(f func() bool) bool {
+	done := make(chan bool, 1)
+	go func() { done <- f() }()
+	return <-done
 }
 
 // write hands bytes to the socket, which has to take them in time: a peer that
