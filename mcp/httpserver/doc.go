@@ -14,7 +14,8 @@
 // The goroutine of the exchange takes them out and writes them: when the
 // answer is the first thing it is one plain JSON body, else there is an event
 // stream, at the latest after HeaderWait (MCP-G5). There are no other
-// goroutines.
+// goroutines, save that what is written on a quiet stream is written by one that
+// the exchange's own waits for.
 //
 // What an exchange that breaks off means depends on the era (MCP-G15):
 //
