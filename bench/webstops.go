@@ -94,6 +94,10 @@ func (w *web) hold(n int, key string) (int64, error) {
 	return id, w.post(l, "tools/call", "tick", w.toolCall(nil, id, "tick", fmt.Sprintf(`{"key":%q,"hold":true}`, key)))
 }
 
+// headsOut is when the heads of the responses have left in any case, which takes
+// memory, too.
+const headsOut = 3 * time.Second
+
 // webMemory measures the middle with many calls in flight in one session, which
 // is the first thing it does. The calls end with the connections.
 func (b *bench) webMemory(s *webScene) error {
@@ -120,6 +124,7 @@ func (b *bench) webMemory(s *webScene) error {
 		if _, err := witness.WaitCount("memory-"+name, "start", calls, limit); err != nil {
 			return 0, err
 		}
+		time.Sleep(headsOut)
 		bytes, err := rss([]int{w.root()})
 		return bytes / 1e6, errors.Join(err, w.close())
 	})
