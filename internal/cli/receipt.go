@@ -54,9 +54,10 @@ func printSteps(w io.Writer, st style, r *belay.Receipt) {
 	if r.Cancellation != nil {
 		zero = r.Cancellation.At
 	}
+	width := len(offset(r.Steps[len(r.Steps)-1].At.Sub(zero))) // the last is the longest
 	fmt.Fprintln(w, "  timeline")
 	for _, s := range r.Steps {
-		line := fmt.Sprintf("    %s  %-11s  %s", st.paint(faint, offset(s.At.Sub(zero))), s.Step, strings.TrimSpace(stepText(st, &s)))
+		line := fmt.Sprintf("    %s  %-11s  %s", st.paint(faint, fmt.Sprintf("%*s", width, offset(s.At.Sub(zero)))), s.Step, strings.TrimSpace(stepText(st, &s)))
 		fmt.Fprintln(w, strings.TrimRight(line, " "))
 	}
 	if r.Dropped > 0 {

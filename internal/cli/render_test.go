@@ -199,6 +199,18 @@ func TestPrintReceipt(t *testing.T) {
 	}
 }
 
+// The steps of a Stop that takes long stand below one another.
+func TestTimelineIsAligned(t *testing.T) {
+	var b strings.Builder
+	printSteps(&b, style{}, &belay.Receipt{Steps: []belay.Step{
+		{At: at, Step: belay.StepTold}, {At: at.Add(10 * time.Second), Step: belay.StepGaveUp, Detail: "in vain"},
+	}})
+	want := "  timeline\n     +0.000s  told\n    +10.000s  unconfirmed  in vain\n"
+	if b.String() != want {
+		t.Errorf("got\n%swant\n%s", b.String(), want)
+	}
+}
+
 // The parser is built from struct tags; a mistake in them is found here.
 func TestGrammar(t *testing.T) {
 	if _, err := newParser(&Env{}); err != nil {
