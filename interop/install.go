@@ -1,18 +1,14 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"crypto/sha256"
 	"embed"
 	"fmt"
-	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
-	"time"
+
+	"github.com/belayhq/belay/internal/pinned"
 )
 
 // The peers' scripts, their pins and the lock file travel in the binary and
@@ -20,10 +16,6 @@ import (
 //
 //go:embed peers
 var peerFiles embed.FS
-
-// installTimeout bounds one installation: a registry that hangs is one that
-// cannot be reached.
-const installTimeout = 4 * time.Minute
 
 // peers are the installed packages.
 type peers struct {
@@ -62,19 +54,10 @@ func (p *peers) reportMissing() {
 	}
 }
 
-// installNode runs npm ci for the pinned lock file, once for each content.
+// installNode runs npm ci for the pinned lock file.
 func (p *peers) installNode(dir string) error {
-	stamp, err := unpack("peers/node", dir)
-	if err != nil {
+	if err := pinned.Install(peerFiles, "peers/node", dir, pinned.NPM()); err != nil {
 		return err
-	}
-	if !stamped(dir, stamp) {
-		if err := command(dir, "npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"); err != nil {
-			return err
-		}
-		if err := setStamp(dir, stamp); err != nil {
-			return err
-		}
 	}
 	p.node = dir
 	return nil
@@ -82,77 +65,15 @@ func (p *peers) installNode(dir string) error {
 
 // installPython makes a virtual environment with one pinned SDK.
 func (p *peers) installPython(dir, version string) error {
-	stamp, err := unpack("peers/python", dir)
-	if err != nil {
-		return err
-	}
 	interpreter := filepath.Join(dir, "venv", "bin", "python")
-	if !stamped(dir, stamp) {
-		if err := command(dir, "python3", "-m", "venv", "venv"); err != nil {
-			return err
-		}
-		if err := command(dir, interpreter, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-r", version+".txt"); err != nil {
-			return err
-		}
-		if err := setStamp(dir, stamp); err != nil {
-			return err
-		}
+	if err := pinned.Install(peerFiles, "peers/python", dir,
+		[]string{"python3", "-m", "venv", "venv"},
+		[]string{interpreter, "-m", "pip", "install", "-q", "--disable-pip-version-check", "-r", version + ".txt"},
+	); err != nil {
+		return err
 	}
 	p.python[version] = interpreter
 	return nil
-}
-
-// command runs one step of an installation.
-func command(dir, name string, args ...string) error {
-	ctx, stop := context.WithTimeoutCause(context.Background(), installTimeout,
-		fmt.Errorf("no end within %v", installTimeout))
-	defer stop()
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = dir
-	cmd.WaitDelay = time.Second
-	fmt.Fprintf(os.Stderr, "interop: %s %s\n", filepath.Base(name), strings.Join(args, " "))
-	out, err := cmd.CombinedOutput()
-	if err == nil {
-		return nil
-	}
-	if cause := context.Cause(ctx); cause != nil {
-		err = cause
-	}
-	out = bytes.TrimSpace(out)
-	return fmt.Errorf("%s %s: %w: %s", filepath.Base(name), args[0], err, out[max(0, len(out)-600):])
-}
-
-// unpack writes one folder of the embedded files and returns the digest of its
-// pins; scripts may change without a new installation.
-func unpack(from, to string) (string, error) {
-	digest := sha256.New()
-	err := fs.WalkDir(peerFiles, from, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		data, err := peerFiles.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		switch filepath.Ext(path) {
-		case ".json", ".txt":
-			digest.Write(data)
-		}
-		if err := os.MkdirAll(to, 0o755); err != nil {
-			return err
-		}
-		return os.WriteFile(filepath.Join(to, filepath.Base(path)), data, 0o644)
-	})
-	return fmt.Sprintf("%x", digest.Sum(nil)), err
-}
-
-func stamped(dir, stamp string) bool {
-	have, err := os.ReadFile(filepath.Join(dir, ".installed"))
-	return err == nil && string(have) == stamp
-}
-
-func setStamp(dir, stamp string) error {
-	return os.WriteFile(filepath.Join(dir, ".installed"), []byte(stamp), 0o644)
 }
 
 // versions names the pins for the head of the table.

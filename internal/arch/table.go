@@ -169,7 +169,7 @@ var Table = []Row{
 	},
 	{
 		"interop", 6,
-		[]string{"internal/faketool", "stopack"},
+		[]string{"internal/faketool", "internal/pinned", "stopack"},
 		[]string{"github.com/modelcontextprotocol/go-sdk"},
 		"drives the built binary with other people's clients and servers",
 	},
