@@ -10,9 +10,19 @@
 // The relay is there because two processes more on few cores cost something
 // that no code can remove; what Belay adds is the distance to it.
 //
-// The server is the fake of internal/faketool in all three ways, as is the
-// relay; both are this same binary. Times of events inside the server come
+// The server on stdio is the fake of internal/faketool in all three ways, as is
+// the relay; both are this same binary. Times of events inside the server come
 // from its witness file, by the same clock.
+//
+// # HTTP
+//
+// The caller is raw HTTP/1.1 on connections that are kept: one at a time, or 64
+// with one call each. The server is one of the official Go SDK, the same over HTTP
+// and on stdio, in both eras; on stdio the lean fake is measured as well, since
+// with the SDK's own the row says mostly how fast that is on stdio. The relay is
+// httputil.ReverseProxy. Other people's gateways, pinned in gateways/, run in the
+// same rounds with a tenth of the calls; where npm cannot install them the rows
+// say so, and where one fails the row says how.
 //
 // # What it is not
 //
