@@ -271,7 +271,7 @@ func TestStress(t *testing.T) {
 	if m.posts.Load() != m.ended.Load() {
 		t.Errorf("%d POSTs were made, %d have ended", m.posts.Load(), m.ended.Load())
 	}
-	if m.results.Load() < 100 {
+	if m.results.Load() < 20 {
 		t.Errorf("only %d answers came", m.results.Load())
 	}
 	t.Logf("%d POSTs, %d answers", m.posts.Load(), m.results.Load())
