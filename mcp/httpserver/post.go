@@ -73,7 +73,9 @@ func (h *Handler) serveCancel(w http.ResponseWriter, r *http.Request, who Caller
 	case be == nil:
 		h.cfg.Log.Info("a cancel without a session was ignored", "remote", r.RemoteAddr)
 	default:
-		be.Deliver(mcp.Arrival{Message: &in.m})
+		// Ids can be guessed: without authentication nobody knows whose call it
+		// would be (MCP-G13).
+		be.Deliver(mcp.Arrival{Message: &in.m, ByExchange: modern && h.cfg.Principal != nil})
 	}
 	w.WriteHeader(http.StatusAccepted)
 }
