@@ -230,7 +230,10 @@ func (s *Session) forgetLocked(c *call) {
 }
 
 // failLocked settles a call that could not be carried out.
-func (c *call) failLocked(code int, message string) {
+func (c *call) failLocked(code int, message string) { c.failWithLocked(code, message, nil) }
+
+// failWithLocked is failLocked with the data of the error, as JSON.
+func (c *call) failWithLocked(code int, message string, data []byte) {
 	if c.run != nil && !c.run.Finish(belay.Failed) {
 		return
 	}
@@ -240,7 +243,7 @@ func (c *call) failLocked(code int, message string) {
 		return
 	}
 	c.answered = true
-	c.s.replyLocked(c, jsonrpc.AppendError(nil, c.id, code, message, nil))
+	c.s.replyLocked(c, jsonrpc.AppendError(nil, c.id, code, message, data))
 }
 
 // Tell withdraws the request if it was not yet written, else sends the cancel

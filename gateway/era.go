@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/belayhq/belay/jsonrpc"
 	"github.com/belayhq/belay/mcp"
+	"github.com/belayhq/belay/mcp/httpclient"
 )
 
 // ErrEra says that the server does not speak the protocol era of the caller.
@@ -21,7 +23,12 @@ const probeWait = 10 * time.Second
 // opened on it, whether it speaks that era (MCP-69, MCP-G4). One that is reached
 // by HTTP says so itself with every answer.
 func (s *Session) speaksModern(ctx context.Context, u *upstream) error {
-	if !s.cfg.Modern || s.cfg.URL != "" {
+	switch {
+	case !s.cfg.Modern:
+		return nil
+	case s.cfg.URL != "" && s.cfg.Transport == httpclient.SSE:
+		return fmt.Errorf("%w: server %q is reached by HTTP+SSE, which is of 2024-11-05", ErrEra, s.cfg.Name)
+	case s.cfg.URL != "":
 		return nil
 	}
 	ctx, end := context.WithTimeoutCause(ctx, probeWait, ErrEra)
@@ -91,4 +98,52 @@ func (u *upstream) askWith(ctx context.Context, request func(jsonrpc.ID) []byte)
 		s.mu.Unlock()
 		return nil, context.Cause(ctx)
 	}
+}
+
+// legacyData is the data of the error for a modern caller whose server is not
+// (MCP-58, MCP-G4).
+var legacyData = []byte(`{"supported":["2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"requested":"` + mcp.Revision26 + `"}`)
+
+// explainWait is how long a refused handshake waits for the reason.
+const explainWait = 2 * time.Second
+
+// explainLocked finds out why a server refused initialize: one that speaks only
+// the modern era may call it an unknown method or miss its _meta there, from
+// which no caller could tell what to do. That answer is given in words that
+// name the versions (MCP-G4), every other as it came. It is false if the
+// session is ending.
+func (s *Session) explainLocked(u *upstream, c *call, m *mcp.Message, status int) bool {
+	to, frame := s.outlet(c), jsonrpc.AppendSplice(nil, m.Frame, jsonrpc.Edit{At: m.IDAt, New: []byte(c.id.Raw())})
+	return s.goLocked(func() {
+		ctx, end := context.WithTimeoutCause(s.life, explainWait, ErrEra)
+		defer end()
+		if m, err := u.ask(ctx, mcp.MethodDiscover, mcp.ModernParams()); err == nil && m.SpeaksModern() {
+			s.log.Warn("the server does not speak the protocol era of its caller", "speaks", mcp.Revision26)
+			status = 0 // with a 4xx many would go looking for an older transport
+			frame = jsonrpc.AppendError(nil, c.id, codeInvalidParams,
+				fmt.Sprintf("Unsupported protocol version: server %q speaks %s, without initialize", s.cfg.Name, mcp.Revision26), modernData)
+		}
+		s.forwardAnswer(to, status, frame)
+	})
+}
+
+// codeInvalidParams is what a legacy server answers to a version it does not
+// speak; modernData names those that it does.
+const codeInvalidParams = -32602
+
+var modernData = []byte(`{"supported":["` + mcp.Revision26 + `"]}`)
+
+// knowsNoModern reports whether a modern request was refused in the way of a
+// server that has never heard of the era: by an HTTP status for bad requests,
+// wrong paths or wrong methods, without a JSON-RPC message (MCP-70).
+func knowsNoModern(err error) bool {
+	refused, ok := errors.AsType[*httpclient.StatusError](err)
+	if !ok {
+		return false
+	}
+	switch refused.Status {
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
+		return true
+	}
+	return false
 }

@@ -69,6 +69,10 @@ func (u *upstream) responded(m *mcp.Message, status int) {
 	s.forgetLocked(c)
 	c.answered = true
 	u.releaseLocked(c)
+	if c.method == mcp.MethodInitialize && c.batch == nil && m.IsError() && !m.SpeaksModern() && s.explainLocked(u, c, m, status) {
+		s.mu.Unlock()
+		return
+	}
 	edits := append(make([]jsonrpc.Edit, 0, 2), jsonrpc.Edit{At: m.IDAt, New: []byte(c.id.Raw())})
 	if c.standing() { // its last message names the subscription as well (MCP-73, A2)
 		if at := m.ResultSubscription(); at.Ok() {

@@ -144,7 +144,11 @@ func (r *webServer) Lost(id jsonrpc.ID, err error) {
 		s.mu.Unlock()
 	default:
 		u.removeLocked(c)
-		c.failLocked(mcp.CodeInternal, fmt.Sprintf("server %q: %v", s.cfg.Name, err))
+		if c.era == mcp.Modern && knowsNoModern(err) {
+			c.failWithLocked(mcp.CodeVersionUnknown, fmt.Sprintf("server %q does not know %s: %v", s.cfg.Name, mcp.Revision26, err), legacyData)
+		} else {
+			c.failLocked(mcp.CodeInternal, fmt.Sprintf("server %q: %v", s.cfg.Name, err))
+		}
 		s.mu.Unlock()
 	}
 }
