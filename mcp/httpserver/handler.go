@@ -29,7 +29,8 @@ type Handler struct {
 	active   int           // exchanges, timers' functions, and closers that run
 	idle     chan struct{} // closed when active is 0 after closed was set
 	sessions map[string]*session
-	opening  int // sessions that are being opened, which count as well
+	leaving  map[*session]struct{} // that are being closed
+	opening  int                   // sessions that are being opened, which count as well
 }
 
 // New returns a Handler.
@@ -39,6 +40,7 @@ func New(cfg Config) *Handler {
 		closing:  make(chan struct{}),
 		idle:     make(chan struct{}),
 		sessions: make(map[string]*session),
+		leaving:  make(map[*session]struct{}),
 	}
 }
 
@@ -144,6 +146,9 @@ func (h *Handler) Close(ctx context.Context, c belay.Cancellation) error {
 	}
 	all := make([]*session, 0, len(h.sessions))
 	for _, s := range h.sessions {
+		all = append(all, s)
+	}
+	for s := range h.leaving { // so that they are given up with ctx
 		all = append(all, s)
 	}
 	h.mu.Unlock()

@@ -387,3 +387,33 @@ func TestCloseIsBounded(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A DELETE that waits for a backend which does not end holds neither Close up nor
+// the calls of the session.
+func TestCloseBesideDelete(t *testing.T) {
+	r := newRig(t, Config{Backend: &fake{handle: standard, hang: true}})
+	id := r.start("2025-06-18")
+	done, deleted := make(chan reply, 1), make(chan reply, 1)
+	go func() { done <- r.post(call("7", "later"), id) }()
+	r.session(0).call(t, "7")
+	go func() { deleted <- r.do(http.MethodDelete, "", "", id) }()
+	eventually(t, "the session is being deleted", func() bool {
+		r.h.mu.Lock()
+		defer r.h.mu.Unlock()
+		return len(r.h.sessions) == 0
+	})
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errors.New("late"))
+	defer cancel()
+	began := time.Now()
+	if err := r.h.Close(ctx, belay.Cancellation{}); err != nil && err.Error() != "late" {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("Close took %v", took)
+	}
+	<-done
+	<-deleted
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("the exchanges ended after %v", took)
+	}
+}

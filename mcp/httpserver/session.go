@@ -30,9 +30,10 @@ type session struct {
 	kept atomic.Int64 // bytes of all events that are kept
 	used atomic.Int64 // when it was last used, in nanoseconds since 1970
 
-	once sync.Once // of close
-
 	mu      sync.Mutex
+	done    chan struct{}           // closed when close has finished; nil before it begins
+	ending  context.Context         // of what close does
+	giveUp  context.CancelCauseFunc // ends that
 	streams map[uint64]*stream
 	parked  []parked // oldest first; some are stale
 	parks   uint64   // parkings so far
@@ -67,12 +68,14 @@ func (s *session) begin(ctx context.Context, out mcp.Outlet, id jsonrpc.ID) *fai
 	case err != nil:
 		return h.unopened(err, id, mcp.Legacy, s.who.Revision)
 	case closed:
-		_ = be.Close(ctx, *h.stop.Load())
+		ctx, cancel := context.WithTimeoutCause(withoutCaller(ctx), closeWait, errCloseWait)
+		defer cancel()
+		_ = be.Close(ctx, *h.stop.Load()) // nobody ever had it
 		return fail(http.StatusServiceUnavailable, codeInternal, id, "%v", errClosing)
 	}
 	s.touch()
 	s.mu.Lock()
-	if !s.old {
+	if !s.old && !s.closed {
 		s.idle = time.AfterFunc(h.cfg.SessionIdle, s.whenIdle)
 	}
 	s.mu.Unlock()
@@ -195,43 +198,67 @@ func (s *session) busy() bool {
 }
 
 // close ends the session: nobody finds it any more, its calls are stopped, and
-// its streams end. Who comes second waits for the first.
+// its streams end. Who comes second waits for the first; the server is waited for
+// until the first of their contexts ends.
 func (s *session) close(ctx context.Context, c belay.Cancellation) {
-	s.once.Do(func() {
+	s.mu.Lock()
+	first := s.done == nil
+	if first {
+		s.done = make(chan struct{})
+		s.ending, s.giveUp = context.WithCancelCause(context.WithoutCancel(ctx))
+	}
+	s.mu.Unlock()
+	defer context.AfterFunc(ctx, func() { s.giveUp(context.Cause(ctx)) })()
+	if !first {
+		<-s.done
+		return
+	}
+	s.end(c)
+	s.giveUp(nil)
+	close(s.done)
+}
+
+// end does the work of close, once.
+func (s *session) end(c belay.Cancellation) {
+	s.h.mu.Lock()
+	delete(s.h.sessions, s.id)
+	s.h.leaving[s] = struct{}{}
+	s.h.mu.Unlock()
+	defer func() {
 		s.h.mu.Lock()
-		delete(s.h.sessions, s.id)
+		delete(s.h.leaving, s)
 		s.h.mu.Unlock()
-		ctx, cancel := context.WithTimeoutCause(ctx, closeWait, errCloseWait)
-		defer cancel()
-		if err := s.be.Close(ctx, c); err != nil {
-			s.h.cfg.Log.Warn("a session did not end in good order", "session", s.short(), "error", err)
+	}()
+	ctx, cancel := context.WithTimeoutCause(s.ending, closeWait, errCloseWait)
+	defer cancel()
+	if err := s.be.Close(ctx, c); err != nil {
+		s.h.cfg.Log.Warn("a session did not end in good order", "session", s.short(), "error", err)
+	}
+	// Whoever went away by itself needs no answers; the others get one even
+	// where the server had none.
+	f := stopped(&c)
+	if c.Cause == belay.CauseDisconnect {
+		f = nil
+	}
+	s.mu.Lock()
+	s.closed = true
+	streams := s.streams
+	s.streams, s.parked = nil, nil
+	for _, t := range []*time.Timer{s.expiry, s.idle} {
+		if t != nil {
+			t.Stop()
 		}
-		// Whoever went away by itself needs no answers; the others get one even
-		// where the server had none.
-		f := stopped(&c)
-		if c.Cause == belay.CauseDisconnect {
-			f = nil
+	}
+	for _, st := range streams {
+		if st.later != nil {
+			st.later.Stop()
 		}
-		s.mu.Lock()
-		s.closed = true
-		streams := s.streams
-		s.streams, s.parked = nil, nil
-		for _, t := range []*time.Timer{s.expiry, s.idle} {
-			if t != nil {
-				t.Stop()
-			}
-		}
-		for _, st := range streams {
-			if st.later != nil {
-				st.later.Stop()
-			}
-		}
-		s.mu.Unlock()
-		s.main.settle(nil)
-		for _, st := range streams {
-			st.settle(f)
-		}
-	})
+	}
+	s.mu.Unlock()
+	s.main.settle(nil)
+	for _, st := range streams {
+		st.settle(f)
+	}
 }
 
 var errCloseWait = errors.New("the session did not end in time")
