@@ -294,3 +294,28 @@ func TestWitnessAnswered(t *testing.T) {
 	}
 	r.works(false, session)
 }
+
+// TestWitnessTooLate: a Stop by anybody of a call that has ended changes nothing
+// and is not sent on: the server is only told of what may still be running
+// (MCP-6, MCP-12, MCP-15, MCP-21, MCP-G11).
+func TestWitnessTooLate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.apply(r.at(&rude{witness: r.wit.Path, cancel: func(w http.ResponseWriter) { w.WriteHeader(http.StatusAccepted) }}))
+	session := r.begin("tools")
+	r.works(false, session) // the call 99
+	run := r.find("echo")
+	r.stop("echo")
+	for range 2 {
+		if a := r.must(r.post(Path("tools"), session, cancelOf("99"))); a.status != 202 || a.body != "" {
+			t.Errorf("the cancel: %+v", a)
+		}
+	}
+	r.works(false, session) // 99 again, which no late cancel may hit
+	if info := run.Info(); info.Outcome != belay.Completed || info.Cancellation != nil {
+		t.Errorf("the run is %+v", info)
+	}
+	if n := r.wit.Count("rude", "told"); n != 0 {
+		t.Errorf("the server was told %d times", n)
+	}
+}

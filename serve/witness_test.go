@@ -109,7 +109,7 @@ func (r *rig) works(modern bool, session string) {
 // stoppedSoon holds that a good tool stops at most one tick after its Stop.
 func (r *rig) stoppedSoon(key string, since time.Time) {
 	r.t.Helper()
-	if took := r.event(key, "stopped").Time.Sub(since); took > 400*time.Millisecond { // 25 is usual
+	if took := r.event(key, "stopped").Time.Sub(since); took > 400*time.Millisecond*loadFactor { // 25 is usual
 		r.t.Errorf("the tool %s stopped %v after the Stop", key, took)
 	}
 }
