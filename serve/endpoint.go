@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/belayhq/belay"
@@ -19,6 +20,8 @@ type endpoint struct {
 	handler *httpserver.Handler
 
 	tasks gateway.TaskRegistry // whose the tasks are that its sessions make
+
+	exchanges atomic.Int64 // that were given to handler and are not over
 
 	mu       sync.Mutex
 	sessions map[*held]struct{} // open ones, shared ones included; each removes itself
@@ -244,13 +247,15 @@ const (
 )
 
 // leave ends each session as soon as no call is in flight in it, and all that is
-// left after drain.
+// left after drain. Exchanges that came before it began, of which some may still
+// be on their way to a session, are served.
 func (e *endpoint) leave() {
 	c := belay.Cancellation{Cause: belay.CauseShutdown, Via: "belay", Reason: "the definition of server " + e.def.Name + " was changed or removed"}
 	limit := time.NewTimer(e.def.Drain.Value)
 	defer limit.Stop()
 	tick := time.NewTicker(leaveTick)
 	defer tick.Stop()
+	began := time.Now()
 	for more := true; more; {
 		select {
 		case <-e.closing:
@@ -259,7 +264,8 @@ func (e *endpoint) leave() {
 			more = false
 			e.o.Log.Warn("calls of a server that was changed or removed are stopped: drain is over", "server", e.def.Name, "drain", e.def.Drain.Value)
 		case <-tick.C:
-			more = e.endQuiet(c)
+			// /mcp hands over without an exchange, from a list that it has just read.
+			more = e.endQuiet(c) || e.exchanges.Load() > 0 || time.Since(began) < leaveQuiet
 		}
 	}
 	ctx, end := context.WithTimeoutCause(context.Background(), leaveLimit, &c)

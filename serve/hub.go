@@ -239,6 +239,10 @@ func (h *Hub) serveServer(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	closing := h.closing
+	if e != nil {
+		e.exchanges.Add(1) // under the lock under which it begins to leave
+		defer e.exchanges.Add(-1)
+	}
 	h.mu.RUnlock()
 	switch {
 	case e != nil:
