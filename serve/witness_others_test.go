@@ -119,7 +119,7 @@ func TestWitnessGoesOn(t *testing.T) {
 		}
 		session := r.begin("tools")
 		got := async(func() (answer, error) {
-			return r.post(Path("tools"), session, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"tick","arguments":{"key":"a","n":500,"deaf":true},"_meta":{"progressToken":"pt"}}}`)
+			return r.post(Path("tools"), session, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"tick","arguments":{"key":"a","n":800,"deaf":true},"_meta":{"progressToken":"pt"}}}`)
 		})
 		r.event("a", "tick")
 		run := r.stop("tick")
