@@ -163,6 +163,9 @@ func (s *Session) spawn() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.spawning = false
+	if err == nil {
+		err = u.livesLocked()
+	}
 	if err != nil {
 		s.log.Error("a fresh server process could not be put into the session", "error", err)
 		s.failQueueLocked(err)
@@ -186,6 +189,9 @@ func (s *Session) spawnWorker() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err == nil {
+		err = u.livesLocked()
+	}
 	if err != nil {
 		if u != nil {
 			u.unleaseLocked()
@@ -201,6 +207,15 @@ func (s *Session) spawnWorker() {
 	u.ready = true
 	s.idle = append(s.idle, u)
 	s.flushLocked()
+}
+
+// livesLocked is the error of a process that was put into the session and has
+// ended before anything could be sent to it: nobody would answer.
+func (u *upstream) livesLocked() error {
+	if u.dead {
+		return fmt.Errorf("%w (%s)", belay.ErrUnreachable, u.exit())
+	}
+	return nil
 }
 
 // failQueueLocked answers everything that waits for a process that does not
