@@ -65,8 +65,9 @@ func (p *plain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 			w.(http.Flusher).Flush()
 		}
+		over := p.begin(string(m.ID)) // before the first sign of life, or a quick cancel would be lost
 		ticked(0)
-		if p.tick(string(m.ID), a.Key, a.N, a.Deaf, r.Context().Done(), ticked) {
+		if p.tick(over, string(m.ID), a.Key, a.N, a.Deaf, r.Context().Done(), ticked) {
 			_, _ = io.WriteString(w, "data: ")
 			reply(`{"content":[{"type":"text","text":"done"}]}`)
 			_, _ = io.WriteString(w, "\n\n")
@@ -86,12 +87,16 @@ func (p *plain) told(id string) {
 	}
 }
 
-// tick is false if it was stopped.
-func (p *plain) tick(id, key string, n int, deaf bool, left <-chan struct{}, ticked func(int)) bool {
+func (p *plain) begin(id string) <-chan struct{} {
 	over := make(chan struct{})
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.calls[id] = over
-	p.mu.Unlock()
+	return over
+}
+
+// tick is false if it was stopped.
+func (p *plain) tick(over <-chan struct{}, id, key string, n int, deaf bool, left <-chan struct{}, ticked func(int)) bool {
 	defer p.told(id)
 	stop := left
 	if p.notice {

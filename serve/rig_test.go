@@ -28,7 +28,7 @@ import (
 func TestMain(m *testing.M) {
 	proc.Main() // never returns in a guardian
 	faketool.MaybeRun()
-	_ = flag.Set("test.parallel", "32") // most of the time of a witness test is a ladder's
+	_ = flag.Set("test.parallel", "12") // most of the time of a witness test is a ladder's; more at once would measure the machine
 	goleak.VerifyTestMain(m)
 }
 
