@@ -166,6 +166,9 @@ func (d *Definition) handler(o *Options, b httpserver.Backend) httpserver.Config
 		AllowedHosts: o.AllowedHosts, AllowedOrigins: o.AllowedOrigins,
 		Log: o.Log.With("server", d.Name),
 	}
+	if len(d.Command) > 0 {
+		c.MaxSessions = maxProcessSessions
+	}
 	switch p := d.Disconnect.Value; p.Mode {
 	case config.Cancel:
 		c.Disconnect = httpserver.Cancel
@@ -176,6 +179,10 @@ func (d *Definition) handler(o *Options, b httpserver.Backend) httpserver.Config
 	}
 	return c
 }
+
+// maxProcessSessions bounds the sessions of a server on stdio, each of which has a
+// process: clients that never end theirs would else leave one for an hour each.
+const maxProcessSessions = 512
 
 // Path is where a server is reached.
 func Path(name string) string { return "/mcp/" + name }

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -130,5 +131,22 @@ func TestSessionsShareTasks(t *testing.T) {
 	defer mu.Unlock()
 	if len(registries) != 2 || registries[nil] != 0 {
 		t.Errorf("four sessions of two servers have %d registries, %d have none", len(registries), registries[nil])
+	}
+}
+
+// TestProcessesAreBounded: a server whose sessions have a process each takes
+// fewer of them than one that is reached by HTTP.
+func TestProcessesAreBounded(t *testing.T) {
+	defs := define(t, `
+servers:
+  a: {command: run}
+  b: {url: "http://127.0.0.1:1/mcp"}
+`)
+	o := &Options{Log: slog.New(slog.DiscardHandler)}
+	if n := defs[0].handler(o, nil).MaxSessions; n != maxProcessSessions {
+		t.Errorf("a server on stdio may have %d sessions", n)
+	}
+	if n := defs[1].handler(o, nil).MaxSessions; n != 0 {
+		t.Errorf("a remote server may have %d sessions, want the transport's default", n)
 	}
 }
