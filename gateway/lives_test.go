@@ -1,9 +1,9 @@
 package gateway
 
 import (
+	"errors"
 	"testing"
 
-	"errors"
 	"github.com/belayhq/belay"
 )
 

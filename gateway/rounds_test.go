@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -228,7 +227,7 @@ func TestRoundsAcrossExchanges(t *testing.T) {
 		var err error
 		s, err = OpenTo(context.Background(), Config{
 			Name: "fake", Command: p.command, Tree: tree, Policy: Policy{Ladder: quick, Enforce: EnforceNever}, Modern: true,
-			Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Stderr: devNull(t),
+			Log: slog.New(slog.DiscardHandler), Stderr: devNull(t),
 		}, make(exchange, 10))
 		opened <- err
 	}()

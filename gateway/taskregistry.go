@@ -66,7 +66,7 @@ func (r *TaskRegistry) find(id, owner string) (b bound, foreign bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e := r.lookLocked(id, owner); e != nil {
-		return *e.Value.(*bound), false
+		return *boundOf(e), false
 	}
 	return bound{}, len(r.byID[id]) > 0
 }
@@ -76,7 +76,7 @@ func (r *TaskRegistry) touch(id, owner string, ttl time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e := r.lookLocked(id, owner); e != nil {
-		e.Value.(*bound).live(ttl)
+		boundOf(e).live(ttl)
 	}
 }
 
@@ -85,7 +85,7 @@ func (r *TaskRegistry) leave(s *Session) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for e := r.order.Front(); e != nil; e = e.Next() {
-		if b := e.Value.(*bound); b.s == s {
+		if b := boundOf(e); b.s == s {
 			b.s, b.up = nil, nil
 		}
 	}
@@ -97,7 +97,7 @@ func (r *TaskRegistry) lookLocked(id, owner string) *list.Element {
 	var found *list.Element
 	now := time.Now()
 	for _, e := range append([]*list.Element(nil), r.byID[id]...) {
-		switch b := e.Value.(*bound); {
+		switch b := boundOf(e); {
 		case now.After(b.expires):
 			r.dropLocked(e)
 		case b.owner == owner:
@@ -107,8 +107,12 @@ func (r *TaskRegistry) lookLocked(id, owner string) *list.Element {
 	return found
 }
 
+// boundOf is the entry in an element of the list, which holds nothing else.
+func boundOf(e *list.Element) *bound { return e.Value.(*bound) } //nolint:forcetypeassert // see above
+
 func (r *TaskRegistry) dropLocked(gone *list.Element) {
-	b := r.order.Remove(gone).(*bound)
+	b := boundOf(gone)
+	r.order.Remove(gone)
 	var rest []*list.Element
 	for _, e := range r.byID[b.id] {
 		if e != gone {
@@ -131,7 +135,7 @@ func (r *TaskRegistry) makeRoomLocked(owner string) {
 	var own *list.Element
 	for e := r.order.Front(); e != nil; {
 		next := e.Next()
-		switch b := e.Value.(*bound); {
+		switch b := boundOf(e); {
 		case now.After(b.expires):
 			r.dropLocked(e)
 		case own == nil && b.owner == owner:

@@ -26,8 +26,8 @@ func (r *rig) modernCall(ctx context.Context, id, tool, args string) (answer, er
 // call is ever hit by it (MCP-G10, MCP-G13).
 func TestWitnessPosted(t *testing.T) {
 	t.Parallel()
-	each(t, true, func(t *testing.T, r *rig, k behind) {
-		r = newRig(t, func(o *Options) {
+	each(t, true, func(t *testing.T, _ *rig, k behind) {
+		r := newRig(t, func(o *Options) {
 			o.Principal = func(*http.Request) (string, error) { return "somebody", nil }
 		})
 		r.apply(k.define(r))

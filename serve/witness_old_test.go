@@ -27,7 +27,7 @@ func (r *rig) oldCaller() *oldCaller {
 	ctx, leave := context.WithCancel(r.t.Context())
 	req, _ := http.NewRequestWithContext(ctx, http.MethodGet, r.web.URL+Path("tools")+"/sse", nil)
 	req.Header.Set("Accept", "text/event-stream")
-	resp, err := r.client.Do(req)
+	resp, err := r.client.Do(req) //nolint:bodyclose // the goroutine below closes it
 	if err != nil {
 		r.t.Fatal(err)
 	}

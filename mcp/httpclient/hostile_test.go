@@ -71,8 +71,13 @@ func TestNoHeaderInjection(t *testing.T) {
 		id := string(rune('a' + i))
 		frame := `{"jsonrpc":"2.0","id":"` + id + `","method":"tools/call","params":{"name":"` + name + `","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
 		params := []mcp.HeaderParam{
-			{Name: "Mcp-Param-A\r\nX-Evil", Value: "1"}, {Name: "Authorization", Value: "Bearer theirs"}, {Name: "Mcp-Param-B", Value: "x\r\nX-Evil: 1"},
-			{Name: "Mcp-Session-Id", Value: "x"}, {Name: "X-Evil", Value: "1"}, {Name: "Mcp-Param-", Value: "1"}, {Name: "mcp-param-é", Value: "1"},
+			{Name: "Mcp-Param-A\r\nX-Evil", Value: "1"},
+			{Name: "Authorization", Value: "Bearer theirs"},
+			{Name: "Mcp-Param-B", Value: "x\r\nX-Evil: 1"},
+			{Name: "Mcp-Session-Id", Value: "x"},
+			{Name: "X-Evil", Value: "1"},
+			{Name: "Mcp-Param-", Value: "1"},
+			{Name: "mcp-param-é", Value: "1"},
 		}
 		if err := c.Send([]byte(frame), params); err != nil {
 			t.Fatal(err)
