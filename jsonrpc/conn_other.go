@@ -4,5 +4,4 @@ package jsonrpc
 
 import "net"
 
-// Quick returns the connection as it is.
-func Quick(c net.Conn) net.Conn { return c }
+func quicken(c net.Conn) net.Conn { return c }

@@ -27,7 +27,7 @@ func tcpPair(t *testing.T) (quick, plain net.Conn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { a.Close(); b.Close() })
-	return Quick(a), b
+	return quicken(a), b
 }
 
 // TestQuickPasses proves that both ways carry everything, also what no socket

@@ -7,10 +7,8 @@ import (
 	"sync"
 )
 
-// Quick returns a connection on which what can be read or written at once is,
-// without the Go scheduler being told of a system call; see direct. Everything
-// else about it is as before. Other connections than TCP are returned as they are.
-func Quick(c net.Conn) net.Conn {
+// quicken makes a TCP connection a quick one.
+func quicken(c net.Conn) net.Conn {
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {
 		return c

@@ -145,7 +145,7 @@ func TestParseAllocatesOnlyTheID(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
-		if got > tc.want && !raceEnabled {
+		if got > tc.want && !underRace {
 			t.Errorf("%s: %v allocations, want %v", tc.frame, got, tc.want)
 		}
 	}

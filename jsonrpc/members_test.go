@@ -131,7 +131,7 @@ func TestWalkingDoesNotAllocate(t *testing.T) {
 			t.Fatal(ok, err)
 		}
 	})
-	if n > 0 && !raceEnabled {
+	if n > 0 && !underRace {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -31,7 +31,7 @@ func (a *again) Read(p []byte) (int, error) {
 // copied once, into memory that is used again. With the collector off, whatever
 // was copied into fresh memory would show.
 func TestPassUsesMemoryAgain(t *testing.T) {
-	if raceEnabled {
+	if underRace {
 		return // the race detector empties pools at random
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
@@ -99,7 +99,7 @@ func TestIdleIsSmall(t *testing.T) {
 }
 
 func TestSendDoesNotAllocate(t *testing.T) {
-	if raceEnabled {
+	if underRace {
 		return
 	}
 	w := NewWriter(io.Discard, WriterOptions{})

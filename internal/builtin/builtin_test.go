@@ -108,7 +108,9 @@ func TestTools(t *testing.T) {
 	s.call(3, "count", `{"to":3,"pause_ms":1}`)
 	s.find("notifications/progress", `"progress":3`)
 	s.find(`"id":3`, "Counted to 3: 1 2 3")
-	s.call(4, "stubborn", `{"seconds":0.3}`)
+	s.call(4, "stubborn", `{"seconds":0.5}`)
+	s.call(7, "wait", `{"seconds":0.01}`)
+	s.find(`"id":7`) // by then the call before it has begun: the SDK does not begin what was cancelled
 	s.cancel(4)
 	s.find("notifications/stop-ack", `"t4"`, `"completed"`)
 

@@ -2,4 +2,4 @@
 
 package jsonrpc
 
-const raceEnabled = false
+const underRace = false
