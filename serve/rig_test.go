@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -20,8 +21,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/gateway"
 	"github.com/belayhq/belay/internal/config"
 	"github.com/belayhq/belay/internal/faketool"
+	"github.com/belayhq/belay/mcp"
 	"github.com/belayhq/belay/proc"
 )
 
@@ -72,6 +75,7 @@ func newRig(t *testing.T, change func(*Options)) *rig {
 		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}},
 	}
 	o := Options{Tree: r.tree, Owner: "tester", Version: "test", Stderr: null, Log: slog.New(slog.NewTextHandler(r.logs, nil))}
+	o.open = openImpatient
 	if change != nil {
 		change(&o)
 	}
@@ -93,6 +97,24 @@ func newRig(t *testing.T, change func(*Options)) *rig {
 	})
 	return r
 }
+
+// openImpatient opens sessions that give up waiting for evidence sooner than in
+// 10 s, which most tests with remote servers would else take.
+func openImpatient(ctx context.Context, cfg gateway.Config, out mcp.Outlet) (opened, error) {
+	cfg.Ladder.ConfirmAfter = impatient
+	cfg.Tools = maps.Clone(cfg.Tools)
+	for name, p := range cfg.Tools {
+		p.Ladder.ConfirmAfter = impatient
+		cfg.Tools[name] = p
+	}
+	s, err := gateway.OpenTo(ctx, cfg, out)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+const impatient = 3 * time.Second
 
 func (r *rig) close(c belay.Cancellation) {
 	r.t.Helper()
