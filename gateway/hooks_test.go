@@ -41,6 +41,7 @@ func byKill(alive bool) *hook.Hooks {
 // and only their check proves it; the server that asked for the work is kept
 // (DESIGN 11, 6).
 func TestHooks(t *testing.T) {
+	t.Parallel()
 	for _, alive := range []bool{true, false} {
 		t.Run(fmt.Sprint("alive ", alive), func(t *testing.T) {
 			pid := elsewhere(t)
@@ -75,6 +76,7 @@ func TestHooks(t *testing.T) {
 
 // TestHooksObserve: under observe no hook uses force (DESIGN 11, 16).
 func TestHooksObserve(t *testing.T) {
+	t.Parallel()
 	pid := elsewhere(t)
 	r := legacy(t, linkOptions{cfg: func(c *Config) {
 		c.Tools = map[string]Policy{"tick": {Ladder: quick, Observe: true, Stop: byKill(true)}}
@@ -96,6 +98,7 @@ func TestHooksObserve(t *testing.T) {
 // TestToolPolicy: a tool's own settings count for its calls, the server's for
 // all others (DESIGN 5).
 func TestToolPolicy(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{cfg: func(c *Config) {
 		c.Tools = map[string]Policy{"tick": {Ladder: quick, Deadline: 150 * time.Millisecond}}
 	}})
@@ -111,6 +114,7 @@ func TestToolPolicy(t *testing.T) {
 // warned of, waits, or is refused; another tool's is nobody's business
 // (DESIGN 11, 9).
 func TestOverlap(t *testing.T) {
+	t.Parallel()
 	for _, o := range []Overlap{OverlapWarn, OverlapWait, OverlapRefuse} {
 		t.Run(string(o), func(t *testing.T) {
 			r := legacy(t, linkOptions{cfg: func(c *Config) {

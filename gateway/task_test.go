@@ -283,6 +283,7 @@ func TestTaskEnds(t *testing.T) {
 // ends; the receipt says no more than what the server said, the session goes
 // on (MCP-44, MCP-48, MCP-80, MCP-81, MCP-G20, MCP-G38).
 func TestTaskStop(t *testing.T) {
+	t.Parallel()
 	bothKinds(t, func(t *testing.T, kind taskKind) {
 		for _, who := range []string{"operator", "caller", "deadline"} {
 			t.Run(who, func(t *testing.T) {
@@ -328,6 +329,7 @@ func TestTaskStop(t *testing.T) {
 // TestTaskCancelTwice: a second tasks/cancel of the caller is passed on, gets the
 // server's own refusal and changes nothing (MCP-48, MCP-G11).
 func TestTaskCancelTwice(t *testing.T) {
+	t.Parallel()
 	r := taskLink(t, coreTask, linkOptions{})
 	run := r.begin(coreTask, "1", "a", `"n":3000`)
 	r.ask(coreTask, "2", "tasks/cancel", "task-a")
@@ -346,6 +348,7 @@ func TestTaskCancelTwice(t *testing.T) {
 // a task reaches the task as soon as its id is known (A5, A6), by tasks/cancel,
 // once, even if the server says so twice.
 func TestTaskStopBeforeItsID(t *testing.T) {
+	t.Parallel()
 	bothKinds(t, func(t *testing.T, kind taskKind) {
 		r := taskLink(t, kind, linkOptions{server: []string{"-task-late", "150ms"}})
 		r.askTask(kind, "1", "tick", "a", `"n":3000`)
@@ -366,6 +369,7 @@ func TestTaskStopBeforeItsID(t *testing.T) {
 // TestTaskTwice: a server that says twice that a request became a task made one
 // task, and its caller gets one answer.
 func TestTaskTwice(t *testing.T) {
+	t.Parallel()
 	bothKinds(t, func(t *testing.T, kind taskKind) {
 		r := taskLink(t, kind, linkOptions{server: []string{"-task-twice"}})
 		run := r.begin(kind, "1", "a", `"n":3000`)
@@ -383,6 +387,7 @@ func TestTaskTwice(t *testing.T) {
 // allowed it ends with the process of the server, and the next call works; else
 // nothing but the server's word is claimed (MCP-49, MCP-G33, MCP-G34).
 func TestTaskDeaf(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		cfg    func(*Config)

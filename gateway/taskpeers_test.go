@@ -23,6 +23,7 @@ import (
 // stopped the question is cancelled and a late answer is dropped (MCP-51,
 // MCP-G22).
 func TestTaskInput(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"answered", "stopped"} {
 		t.Run(how, func(t *testing.T) {
 			r := taskLink(t, coreTask, linkOptions{server: []string{"-task-notify"}})
@@ -61,6 +62,7 @@ func TestTaskInput(t *testing.T) {
 
 // TestTaskInputModern: a task of the extension waits for tasks/update.
 func TestTaskInputModern(t *testing.T) {
+	t.Parallel()
 	r := taskLink(t, extTask, linkOptions{})
 	r.askTask(extTask, "1", "taskask", "a", `"n":3000`)
 	r.expect("1")
@@ -112,6 +114,7 @@ func TestTaskResultPending(t *testing.T) {
 // TestTaskIsNotCollateral: force that is used for another call waits for a task
 // that works, which may go on to its end (MCP-G36, DESIGN 11, 3).
 func TestTaskIsNotCollateral(t *testing.T) {
+	t.Parallel()
 	r := taskLink(t, coreTask, linkOptions{cfg: strictly})
 	task := r.begin(coreTask, "1", "a", `"n":60,"ms":25`)
 	r.tick("2", "b", `"n":3000,"deaf":true`)
@@ -138,6 +141,7 @@ func TestTaskIsNotCollateral(t *testing.T) {
 // nobody heard of for longer than their time to live; nobody is asked for them
 // any more (DESIGN 11, 3, MCP-83).
 func TestTaskLost(t *testing.T) {
+	t.Parallel()
 	bothKinds(t, func(t *testing.T, kind taskKind) {
 		t.Run("crash", func(t *testing.T) {
 			r := taskLink(t, kind, linkOptions{})
@@ -291,6 +295,7 @@ func (r *link) webTask(id, tool string) *belay.Run {
 // task's id in the headers, and never by force; the receipt says what the server
 // said, asked if need be, and no more (MCP-81, MCP-84, MCP-G31).
 func TestTaskRemote(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, cancel, status string
 		want                 belay.Verdict
@@ -350,6 +355,7 @@ func TestTaskRemote(t *testing.T) {
 // of the server: nobody else's request about it reaches the server, not even a
 // list shows it; unknown ids pass (MCP-86, MCP-G38).
 func TestTaskPrincipals(t *testing.T) {
+	t.Parallel()
 	ts := newTaskServer(t)
 	shared := &TaskRegistry{}
 	ann, bob := ts.web(t, "ann", shared, nil), ts.web(t, "bob", shared, nil)
@@ -455,6 +461,7 @@ func TestTaskRegistryIsBounded(t *testing.T) {
 // TestTaskOutlivesAConversation: a remote server goes on with its tasks when the
 // session with it is over; they are stopped through the next one (MCP-37).
 func TestTaskOutlivesAConversation(t *testing.T) {
+	t.Parallel()
 	ts := newTaskServer(t)
 	r := ts.web(t, "tester", nil, nil)
 	run := r.webTask("1", "a")
@@ -501,6 +508,7 @@ func TestTaskOfAWorker(t *testing.T) {
 // TestTaskNobodyWants: a request whose cancel and whose answer cross became a task
 // that nobody knows of: it is cancelled (A5).
 func TestTaskNobodyWants(t *testing.T) {
+	t.Parallel()
 	r := taskLink(t, coreTask, linkOptions{server: []string{"-task-late", "200ms"}})
 	r.askTask(coreTask, "1", "tick", "a", `"n":3000`)
 	r.saw("a", "tick")

@@ -56,6 +56,7 @@ func (r *link) callTick(modern bool, id, key string, deaf bool) {
 // way of its era and session, whoever the caller is; nothing more comes, and
 // the next call works (MCP-32, MCP-53, MCP-G20).
 func TestWebStop(t *testing.T) {
+	t.Parallel()
 	for name, so := range map[string]sdkfake.Options{
 		"session":      {},
 		"session json": {JSON: true},
@@ -113,6 +114,7 @@ func (r *link) remoteWorks(modern bool) {
 // stopped: the operator's caller is settled at once, the verdict is signalled,
 // and the tool is seen to run on (MCP-G31, MCP-G32).
 func TestWebIgnored(t *testing.T) {
+	t.Parallel()
 	t.Run("session", func(t *testing.T) { webIgnored(t, sdkfake.Options{}) })
 	t.Run("without sessions", func(t *testing.T) { webIgnored(t, sdkfake.Options{Stateless: true}) })
 }
