@@ -1,12 +1,8 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"crypto/sha256"
 	"embed"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -15,7 +11,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"time"
+
+	"github.com/belayhq/belay/internal/pinned"
 )
 
 // The pins of the npm packages travel in the binary.
@@ -29,10 +26,6 @@ const (
 	peerVersion = "v1.8.0"
 	peerModule  = "github.com/modelcontextprotocol/go-sdk/conformance/"
 )
-
-// installTimeout bounds one step of the installation: a registry that hangs is
-// one that cannot be reached.
-const installTimeout = 4 * time.Minute
 
 // kit is what is installed: the suite with the Node it needs, and its peers.
 type kit struct {
@@ -56,7 +49,8 @@ func (k *kit) install(cache string) error {
 		if _, err := os.Stat(*path); err == nil {
 			continue
 		}
-		if err := step("", []string{"GOBIN=" + bin, "GOFLAGS="}, "go", "install", peerModule+name+"@"+peerVersion); err != nil {
+		argv := []string{"go", "install", peerModule + name + "@" + peerVersion}
+		if err := pinned.Run("", []string{"GOBIN=" + bin, "GOFLAGS="}, argv); err != nil {
 			return err
 		}
 	}
@@ -65,28 +59,8 @@ func (k *kit) install(cache string) error {
 
 // installSuite runs npm ci, without any package's scripts.
 func (k *kit) installSuite(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := pinned.Install(pins, "suite", dir, pinned.NPM()); err != nil {
 		return err
-	}
-	digest := sha256.New()
-	for _, name := range []string{"package.json", "package-lock.json"} {
-		data, err := pins.ReadFile("suite/" + name)
-		if err != nil {
-			return err
-		}
-		digest.Write(data)
-		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
-			return err
-		}
-	}
-	stamp, stampFile := fmt.Sprintf("%x", digest.Sum(nil)), filepath.Join(dir, ".installed")
-	if have, err := os.ReadFile(stampFile); err != nil || string(have) != stamp {
-		if err := step(dir, nil, "npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"); err != nil {
-			return err
-		}
-		if err := os.WriteFile(stampFile, []byte(stamp), 0o644); err != nil {
-			return err
-		}
 	}
 	script := func(name string) string {
 		return filepath.Join(dir, "node_modules", "@modelcontextprotocol", name, "dist", "index.js")
@@ -114,24 +88,6 @@ func findNode(dir string) (string, error) {
 		return "", fmt.Errorf("no package of Node for %s/%s: %w", runtime.GOOS, runtime.GOARCH, err)
 	}
 	return path, nil
-}
-
-// step runs one command of the installation.
-func step(dir string, env []string, name string, args ...string) error {
-	ctx, stop := context.WithTimeoutCause(context.Background(), installTimeout,
-		fmt.Errorf("no end within %v", installTimeout))
-	defer stop()
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), env...)
-	cmd.WaitDelay = time.Second
-	fmt.Fprintf(os.Stderr, "conformance: %s %s\n", name, strings.Join(args, " "))
-	out, err := cmd.CombinedOutput()
-	if err == nil {
-		return nil
-	}
-	out = bytes.TrimSpace(out)
-	return fmt.Errorf("%s %s: %w: %s", name, args[0], errors.Join(err, context.Cause(ctx)), out[max(0, len(out)-600):])
 }
 
 // versions names the pins for the head of the page.

@@ -174,7 +174,9 @@ var Table = []Row{
 		"drives the built binary with other people's clients and servers",
 	},
 	{
-		"conformance", 6, nil, nil,
+		"conformance", 6,
+		[]string{"internal/pinned"},
+		nil,
 		"drives the built binary with the official suite; everything else is a process of its own",
 	},
 }

@@ -7,6 +7,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -37,7 +39,7 @@ func Install(files fs.FS, from, dir string, steps ...[]string) error {
 		return nil
 	}
 	for _, argv := range steps {
-		if err := step(dir, argv); err != nil {
+		if err := Run(dir, nil, argv); err != nil {
 			return err
 		}
 	}
@@ -73,14 +75,16 @@ func unpack(files fs.FS, from, to string) (string, error) {
 	return fmt.Sprintf("%x", digest.Sum(nil)), err
 }
 
-// step runs one command; what it says is quoted when it fails.
-func step(dir string, argv []string) error {
+// Run runs one step of an installation in dir, with more environment; what it
+// says is quoted when it fails, or does not end in time.
+func Run(dir string, env, argv []string) error {
 	const quoted = 600
 	ctx, stop := context.WithTimeoutCause(context.Background(), stepTimeout,
 		fmt.Errorf("no end within %v", stepTimeout))
 	defer stop()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), env...)
 	cmd.WaitDelay = time.Second
 	fmt.Fprintf(os.Stderr, "installing: %s %s\n", filepath.Base(argv[0]), strings.Join(argv[1:], " "))
 	out, err := cmd.CombinedOutput()
@@ -92,4 +96,31 @@ func step(dir string, argv []string) error {
 	}
 	out = bytes.TrimSpace(out)
 	return fmt.Errorf("%s %s: %w: %s", filepath.Base(argv[0]), argv[1], err, out[max(0, len(out)-quoted):])
+}
+
+// Locked is what a lock file of npm pins: the version of each package, by its
+// place in the installation. It is an error if the file would not work with any
+// registry, because it holds addresses, or does not pin a package by version and
+// digest.
+func Locked(lockFile []byte) (map[string]string, error) {
+	if bytes.Contains(lockFile, []byte(`"resolved"`)) {
+		return nil, errors.New("the lock file holds addresses of a registry; make it with omit-lockfile-registry-resolved")
+	}
+	var lock struct {
+		Packages map[string]struct {
+			Version   string `json:"version"`
+			Integrity string `json:"integrity"`
+		} `json:"packages"`
+	}
+	if err := json.Unmarshal(lockFile, &lock); err != nil {
+		return nil, fmt.Errorf("the lock file: %w", err)
+	}
+	versions := make(map[string]string, len(lock.Packages))
+	for name, p := range lock.Packages {
+		if name != "" && (p.Version == "" || p.Integrity == "") {
+			return nil, fmt.Errorf("the lock file: %s has no version or no digest", name)
+		}
+		versions[name] = p.Version
+	}
+	return versions, nil
 }

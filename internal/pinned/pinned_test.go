@@ -46,3 +46,22 @@ func TestInstallFails(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestLocked: a lock file that needs one registry, or leaves a package open, is
+// refused.
+func TestLocked(t *testing.T) {
+	got, err := Locked([]byte(`{"packages":{"":{"name":"x"},"node_modules/a":{"version":"1.2","integrity":"sha512-x"}}}`))
+	if err != nil || got["node_modules/a"] != "1.2" {
+		t.Errorf("%v, %v", got, err)
+	}
+	for _, bad := range []string{
+		`{"packages":{"node_modules/a":{"version":"1.2","integrity":"x","resolved":"somewhere"}}}`,
+		`{"packages":{"node_modules/a":{"version":"1.2"}}}`,
+		`{"packages":{"node_modules/a":{"integrity":"x"}}}`,
+		`{"packages":`,
+	} {
+		if _, err := Locked([]byte(bad)); err == nil {
+			t.Errorf("%s was taken", bad)
+		}
+	}
+}
