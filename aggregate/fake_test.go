@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/internal/faketool"
 	"github.com/belayhq/belay/jsonrpc"
 	"github.com/belayhq/belay/mcp"
 	"github.com/belayhq/belay/mcp/httpserver"
@@ -313,22 +314,10 @@ type rig struct {
 	boxes   []*box
 }
 
-type logs struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
+// logs is what was logged.
+type logs struct{ faketool.Text }
 
-func (l *logs) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logs) has(text string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Contains(l.buf.String(), text)
-}
+func (l *logs) has(text string) bool { return strings.Contains(l.String(), text) }
 
 func (r *rig) set(fakes ...*fake) {
 	r.mu.Lock()
@@ -373,7 +362,7 @@ func newRig(t *testing.T, modern bool, cfg Config, fakes ...*fake) *rig {
 			t.Errorf("left in the tables: %d calls, %d exchanges", len(s.calls), len(s.passes))
 		}
 		if t.Failed() {
-			t.Logf("the log:\n%s", &r.logs.buf)
+			t.Logf("the log:\n%s", r.logs.String())
 		}
 	})
 	return r
@@ -453,7 +442,7 @@ func (r *rig) wait(b *box) {
 	select {
 	case <-b.settled:
 	case <-time.After(10 * time.Second):
-		r.t.Fatalf("no answer within 10 s\n%s", &r.logs.buf)
+		r.t.Fatalf("no answer within 10 s\n%s", r.logs.String())
 	}
 }
 

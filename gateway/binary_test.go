@@ -57,7 +57,7 @@ func wrap(t *testing.T, bin string, server []string, flags ...string) *wrapped {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(runtime) })
-	w := &wrapped{link: &link{t: t, logs: &logBuffer{}, wire: filepath.Join(dir, "wire"), wit: faketool.NewWitness(filepath.Join(dir, "witness"))}, bin: bin, runtime: runtime}
+	w := &wrapped{link: &link{t: t, logs: &faketool.Text{}, wire: filepath.Join(dir, "wire"), wit: faketool.NewWitness(filepath.Join(dir, "witness"))}, bin: bin, runtime: runtime}
 	argv := append([]string{bin, "wrap"}, flags...)
 	argv = append(append(argv, "--"), faketool.Command(append([]string{"server", "-witness", w.wit.Path, "-log", w.wire}, server...)...)...)
 	w.Client, err = faketool.StartClient(argv, faketool.ClientOptions{Env: []string{"BELAY_RUNTIME_DIR=" + runtime, "BELAY_PARENT="}, Stderr: w.logs})
@@ -316,7 +316,7 @@ func wrapBadRuntime(t *testing.T, bin string) {
 		t.Fatal(err)
 	}
 	argv := append([]string{bin, "wrap", "--"}, faketool.Command("server")...)
-	var logs logBuffer
+	var logs faketool.Text
 	c, err := faketool.StartClient(argv, faketool.ClientOptions{Env: []string{"BELAY_RUNTIME_DIR=" + file, "BELAY_PARENT="}, Stderr: &logs})
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/internal/faketool"
 )
 
 const cancelLine = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`
@@ -155,7 +156,7 @@ func TestCancelOfQueuedCall(t *testing.T) {
 // its line and overtakes all others (MCP-G16, MCP-G19).
 func TestCancelBeforeTheFirstByte(t *testing.T) {
 	p := newPuppets(t)
-	r := &link{t: t, logs: &logBuffer{}}
+	r := &link{t: t, logs: &faketool.Text{}}
 	r.start(p.command, linkOptions{})
 	conn := p.conn() // which nobody reads yet
 	big := strings.Repeat("x", 2<<20)

@@ -35,28 +35,10 @@ type rig struct {
 	s    *Session
 	tree *belay.Tree
 	w    *faketool.Witness
-	logs *logText
+	logs *faketool.Text
 	seq  int
 	fed  chan struct{} // closed when nothing more is read from the client
 	shut sync.Once
-}
-
-// logText keeps what a session logs.
-type logText struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logText) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // newRig opens a session in front of a fake server with these flags. change
@@ -75,7 +57,7 @@ func newRig(t *testing.T, change func(*Config), flags ...string) *rig {
 // rawRig is newRig with any command and without the handshake.
 func rawRig(t *testing.T, argv []string, witness string, change func(*Config)) *rig {
 	t.Helper()
-	r := &rig{t: t, tree: belay.NewTree(belay.Options{}), w: faketool.NewWitness(witness), logs: &logText{}, fed: make(chan struct{})}
+	r := &rig{t: t, tree: belay.NewTree(belay.Options{}), w: faketool.NewWitness(witness), logs: &faketool.Text{}, fed: make(chan struct{})}
 	cfg := Config{
 		Name: "fake", Command: argv, Policy: Policy{Enforce: EnforceStrict, Ladder: shortLadder}, Tree: r.tree,
 		Log: slog.New(slog.NewTextHandler(r.logs, &slog.HandlerOptions{Level: slog.LevelDebug})), Owner: "tester",

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -28,27 +27,9 @@ type link struct {
 	s    *Session
 	wit  *faketool.Witness
 	wire string // raw log of the fake
-	logs *logBuffer
+	logs *faketool.Text
 
 	dirty bool // the server may have seen violations: the test provoked them
-}
-
-// logBuffer keeps what Belay logs, for tests of the one clear line.
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
 }
 
 // linkOptions say what is put together.
@@ -67,7 +48,7 @@ var quick = belay.Ladder{Grace: 200 * time.Millisecond, KillAfter: 300 * time.Mi
 func open(t *testing.T, o linkOptions) *link {
 	t.Helper()
 	dir := t.TempDir()
-	r := &link{t: t, logs: &logBuffer{}, wire: filepath.Join(dir, "wire"), wit: faketool.NewWitness(filepath.Join(dir, "witness"))}
+	r := &link{t: t, logs: &faketool.Text{}, wire: filepath.Join(dir, "wire"), wit: faketool.NewWitness(filepath.Join(dir, "witness"))}
 	flags := append([]string{"server", "-witness", r.wit.Path, "-log", r.wire}, o.server...)
 	r.start(faketool.Command(flags...), o)
 	return r
@@ -418,7 +399,7 @@ func newServer(t *testing.T, conn net.Conn) *faketool.Client {
 func play(t *testing.T, o linkOptions) (*link, *faketool.Client, *puppets) {
 	t.Helper()
 	p := newPuppets(t)
-	r := &link{t: t, logs: &logBuffer{}}
+	r := &link{t: t, logs: &faketool.Text{}}
 	r.start(p.command, o)
 	return r, p.next(), p
 }

@@ -274,7 +274,7 @@ func (ts *taskServer) count(what string) (n int) {
 // web opens a session of a principal in front of the server.
 func (ts *taskServer) web(t *testing.T, owner string, tasks *TaskRegistry, change func(*Config)) *link {
 	t.Helper()
-	r := &link{t: t, logs: &logBuffer{}}
+	r := &link{t: t, logs: &faketool.Text{}}
 	r.start(nil, linkOptions{cfg: func(c *Config) {
 		c.URL, c.Owner, c.Tasks = ts.URL, owner, tasks
 		if change != nil {

@@ -23,7 +23,7 @@ func remote(t *testing.T, so sdkfake.Options, o linkOptions) *link {
 
 func remoteBy(t *testing.T, handler func(sdkfake.Options) http.Handler, so sdkfake.Options, o linkOptions) *link {
 	t.Helper()
-	r := &link{t: t, logs: &logBuffer{}, wit: faketool.NewWitness(filepath.Join(t.TempDir(), "witness"))}
+	r := &link{t: t, logs: &faketool.Text{}, wit: faketool.NewWitness(filepath.Join(t.TempDir(), "witness"))}
 	so.Witness = r.wit.Path
 	server := httptest.NewServer(handler(so))
 	t.Cleanup(server.Close)
@@ -141,7 +141,7 @@ func webIgnored(t *testing.T, so sdkfake.Options) {
 // TestWebLost: a server that is not there, and one that goes away, fail the
 // calls at once with what is known (MCP-G28).
 func TestWebLost(t *testing.T) {
-	r := &link{t: t, logs: &logBuffer{}}
+	r := &link{t: t, logs: &faketool.Text{}}
 	server := httptest.NewServer(sdkfake.Handler(sdkfake.Options{}))
 	server.Close()
 	r.start(nil, linkOptions{cfg: func(c *Config) { c.URL = server.URL }})

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"flag"
@@ -14,7 +13,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -43,24 +41,7 @@ type rig struct {
 	web    *httptest.Server
 	client *http.Client
 	wit    *faketool.Witness
-	logs   *logBuffer
-}
-
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
+	logs   *faketool.Text
 }
 
 func newRig(t *testing.T, change func(*Options)) *rig {
@@ -70,7 +51,7 @@ func newRig(t *testing.T, change func(*Options)) *rig {
 		t.Fatal(err)
 	}
 	r := &rig{
-		t: t, tree: belay.NewTree(belay.Options{}), logs: &logBuffer{},
+		t: t, tree: belay.NewTree(belay.Options{}), logs: &faketool.Text{},
 		wit:    faketool.NewWitness(filepath.Join(t.TempDir(), "witness")),
 		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}},
 	}

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -91,24 +90,7 @@ type wrapped struct {
 	*faketool.Client
 	m      *machine
 	w      *faketool.Witness
-	stderr *safeBuffer
-}
-
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *safeBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *safeBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
+	stderr *faketool.Text
 }
 
 // wrap starts `belay wrap FLAGS -- fake server SERVER` and says hello.
@@ -120,7 +102,7 @@ func (m *machine) wrap(flags string, server ...string) *wrapped {
 // wrapBelow is wrap with more commands between belay and the server.
 func (m *machine) wrapBelow(flags string, between []string, server ...string) *wrapped {
 	m.t.Helper()
-	w := &wrapped{m: m, w: faketool.NewWitness(filepath.Join(m.t.TempDir(), "w")), stderr: &safeBuffer{}}
+	w := &wrapped{m: m, w: faketool.NewWitness(filepath.Join(m.t.TempDir(), "w")), stderr: &faketool.Text{}}
 	argv := append([]string{"belay", "wrap"}, strings.Fields(flags)...)
 	argv = append(append(argv, "--"), between...)
 	argv = append(argv, faketool.Command(append([]string{"server", "-witness=" + w.w.Path}, server...)...)...)

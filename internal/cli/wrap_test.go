@@ -262,7 +262,7 @@ func TestWrapDiesBeforeHandshake(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
 	argv := append([]string{"belay", "wrap", "--"}, faketool.Command("server", "-die")...)
-	errs := &safeBuffer{}
+	errs := &faketool.Text{}
 	c, err := faketool.StartClient(argv, faketool.ClientOptions{Env: append(m.env, "BELAY_LOG=error"), Stderr: errs})
 	if err != nil {
 		t.Fatal(err)
