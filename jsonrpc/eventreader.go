@@ -259,17 +259,11 @@ func (r *EventReader) fill() {
 	if r.end == len(r.buf) {
 		r.makeRoom()
 	}
-	for range 100 {
-		n, err := r.src.Read(r.buf[r.end:])
-		r.end += n
-		if err != nil {
-			r.err = err
-		}
-		if n > 0 || err != nil {
-			return
-		}
+	n, err := readSome(r.src, r.buf[r.end:])
+	r.end += n
+	if err != nil {
+		r.err = err
 	}
-	r.err = io.ErrNoProgress
 }
 
 // makeRoom moves the data to the front and the unfinished line behind it, into

@@ -218,17 +218,11 @@ func (r *Reader) makeRoom() {
 
 // read reads once into the free part of the buffer, which is not empty.
 func (r *Reader) read() {
-	for range 100 {
-		n, err := r.src.Read(r.buf[r.end:])
-		r.end += n
-		if err != nil {
-			r.err = err
-		}
-		if n > 0 || err != nil {
-			return
-		}
+	n, err := readSome(r.src, r.buf[r.end:])
+	r.end += n
+	if err != nil {
+		r.err = err
 	}
-	r.err = io.ErrNoProgress
 }
 
 // discard throws the rest of an overlong line away and reports it. It keeps the
@@ -279,4 +273,15 @@ func slide(window, chunk []byte) []byte {
 func IsNoise(line []byte) bool {
 	i := skipSpace(line, 0)
 	return i >= len(line) || line[i] != '{' && line[i] != '['
+}
+
+// readSome reads once, as much as there is: at least a byte, or an error. A
+// source that gives neither, again and again, is broken.
+func readSome(src io.Reader, buf []byte) (int, error) {
+	for range 100 {
+		if n, err := src.Read(buf); n > 0 || err != nil {
+			return n, err
+		}
+	}
+	return 0, io.ErrNoProgress
 }
