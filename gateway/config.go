@@ -111,6 +111,8 @@ type Config struct {
 	Labels map[string]string
 	Log    *slog.Logger
 
+	tools map[string]*Policy // Tools with their defaults
+
 	maxUnread int // bytes that wait for the caller; 0: the default of jsonrpc
 
 	// Tasks knows whose the tasks of the server are; the sessions of one server
@@ -166,13 +168,13 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Policy, err = c.fit(c.Policy); err != nil {
 		return c, err
 	}
-	tools := make(map[string]Policy, len(c.Tools))
+	c.tools = make(map[string]*Policy, len(c.Tools))
 	for name, p := range c.Tools {
-		if tools[name], err = c.fit(p); err != nil {
+		if p, err = c.fit(p); err != nil {
 			return c, fmt.Errorf("tool %q: %w", name, err)
 		}
+		c.tools[name] = &p
 	}
-	c.Tools = tools
 	return c, nil
 }
 
@@ -241,8 +243,8 @@ func (c *Config) fit(p Policy) (Policy, error) {
 // policy is the policy for a call.
 func (c *Config) policy(of *call) *Policy {
 	if of.method == mcp.MethodCallTool {
-		if p, ok := c.Tools[of.name]; ok {
-			return &p
+		if p := c.tools[of.name]; p != nil {
+			return p
 		}
 	}
 	return &c.Policy
