@@ -20,10 +20,7 @@ func TestWitnessCrossing(t *testing.T) {
 	t.Parallel()
 	for _, modern := range []bool{false, true} {
 		each(t, modern, func(t *testing.T, r *rig, _ behind) {
-			session := ""
-			if !modern {
-				session = r.begin("tools")
-			}
+			session := r.enter(modern)
 			for i := range 12 {
 				ctx, leave := context.WithCancel(t.Context())
 				key := fmt.Sprint("k", i)
@@ -117,10 +114,7 @@ func TestWitnessQueued(t *testing.T) {
 				d := r.fake("tools", "-no-subscribe")
 				d.Isolation, d.MaxProcesses = config.Some("call"), config.Some(1)
 				r.apply(d)
-				session := ""
-				if !modern {
-					session = r.begin("tools")
-				}
+				session := r.enter(modern)
 				busy, leaveBusy := r.tick(modern, session, "busy", false)
 				ctx, leave := context.WithCancel(t.Context())
 				defer leave()

@@ -32,10 +32,7 @@ func TestWitnessDeadline(t *testing.T) {
 			policy.Deadline = config.Some(400 * time.Millisecond)
 			d.Tools = map[string]config.ToolPolicy{"tick": policy}
 			r.apply(d)
-			session := ""
-			if !modern {
-				session = r.begin("tools")
-			}
+			session := r.enter(modern)
 			got, leave := r.tick(modern, session, "a", false)
 			defer leave()
 			run := r.find("tick")
@@ -59,10 +56,7 @@ func TestWitnessParent(t *testing.T) {
 	t.Parallel()
 	for _, modern := range []bool{false, true} {
 		each(t, modern, func(t *testing.T, r *rig, _ behind) {
-			session := ""
-			if !modern {
-				session = r.begin("tools")
-			}
+			session := r.enter(modern)
 			got, leave := r.tick(modern, session, "a", false)
 			defer leave()
 			run := r.find("tick")

@@ -22,10 +22,7 @@ func TestWitnessShared(t *testing.T) {
 			d := k.define(r)
 			d.Enforce = config.Some("strict")
 			r.apply(d)
-			session := ""
-			if !modern {
-				session = r.begin("tools")
-			}
+			session := r.enter(modern)
 			_, leave := r.tick(modern, session, "deaf", true)
 			defer leave()
 			run := r.find("tick")
@@ -83,10 +80,7 @@ func TestWitnessClose(t *testing.T) {
 	t.Parallel()
 	for _, modern := range []bool{false, true} {
 		each(t, modern, func(t *testing.T, r *rig, _ behind) {
-			session := ""
-			if !modern {
-				session = r.begin("tools")
-			}
+			session := r.enter(modern)
 			got, leave := r.tick(modern, session, "a", false)
 			defer leave()
 			var old *oldCaller

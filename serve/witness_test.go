@@ -93,6 +93,15 @@ func (r *rig) tick(modern bool, session, key string, deaf bool) (<-chan answer, 
 	return got, leave
 }
 
+// enter is what a caller of an era does first: it opens a session, or nothing.
+func (r *rig) enter(modern bool) (session string) {
+	r.t.Helper()
+	if modern {
+		return ""
+	}
+	return r.begin("tools")
+}
+
 func (r *rig) works(modern bool, session string) {
 	r.t.Helper()
 	var a answer
@@ -177,10 +186,7 @@ func TestWitnessOperator(t *testing.T) {
 	t.Parallel()
 	for _, modern := range []bool{false, true} {
 		each(t, modern, func(t *testing.T, r *rig, k behind) {
-			session := ""
-			if !modern {
-				session = r.begin("tools")
-			}
+			session := r.enter(modern)
 			got, leave := r.tick(modern, session, "a", false)
 			defer leave()
 			at := time.Now()
@@ -211,10 +217,7 @@ func TestWitnessDeaf(t *testing.T) {
 			d := k.define(r)
 			d.Enforce = config.Some("strict")
 			r.apply(d)
-			session := ""
-			if !modern {
-				session = r.begin("tools")
-			}
+			session := r.enter(modern)
 			_, leave := r.tick(modern, session, "a", true)
 			defer leave()
 			at := time.Now()
