@@ -16,14 +16,17 @@ type batch struct {
 
 func newBatch(jobs int) *batch { return &batch{slots: make(chan struct{}, max(1, jobs))} }
 
-// run starts a row when there is room for it.
-func (b *batch) run(l line, name, way string, session func()) {
+// run starts the session of a row when there is room for it; its error becomes
+// the row's problem.
+func (b *batch) run(l line, r *row, name string, session func() error) {
 	b.lines = append(b.lines, l)
 	b.slots <- struct{}{}
-	fmt.Fprintf(os.Stderr, "interop: %s (%s)\n", name, way)
+	fmt.Fprintf(os.Stderr, "interop: %s (%s)\n", name, r.way())
 	b.wg.Go(func() {
 		defer func() { <-b.slots }()
-		session()
+		if err := session(); err != nil {
+			r.problem = err.Error()
+		}
 	})
 }
 

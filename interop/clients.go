@@ -79,11 +79,7 @@ func (h *harness) clients(only string) {
 				}
 				r := &row{peer: c.name, event: e.name, belay: belay}
 				r.noCancel = c.name == "Python v1 client" && e.client != "wait"
-				rows.run(r, name, r.way(), func() {
-					if err := h.clientRow(c, e, r); err != nil {
-						r.problem = err.Error()
-					}
-				})
+				rows.run(r, r, name, func() error { return h.clientRow(c, e, r) })
 			}
 		}
 	}

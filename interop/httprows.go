@@ -174,11 +174,7 @@ func (h *harness) overHTTP(only string) {
 				// In 2026-07-28 a lost connection is a Stop, whatever the policy.
 				r.cancels = letter == 'd' && !strings.HasSuffix(p.client, "2026")
 				r.row = row{peer: c.name, event: e.name, belay: belay, noCancel: c.silent && (letter == 'a' || letter == 't')}
-				rows.run(r, name, r.way(), func() {
-					if err := h.httpRow(c, e, r); err != nil {
-						r.problem = err.Error()
-					}
-				})
+				rows.run(r, &r.row, name, func() error { return h.httpRow(c, e, r) })
 			}
 		}
 	}

@@ -52,11 +52,7 @@ func (h *harness) servers(only string) {
 					continue
 				}
 				r := &row{peer: s.name, event: map[string]string{"tick": "cancel; the tool listens", "deaf": "cancel; the tool is deaf"}[tool], belay: belay}
-				rows.run(r, name, r.way(), func() {
-					if err := h.serverRow(s, tool, r); err != nil {
-						r.problem = err.Error()
-					}
-				})
+				rows.run(r, r, name, func() error { return h.serverRow(s, tool, r) })
 			}
 		}
 	}

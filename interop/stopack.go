@@ -98,11 +98,7 @@ func (h *harness) stopAcks(only string) {
 					continue
 				}
 				r := &row{peer: s.name, event: map[string]string{"tick": "cancel, enforce never; the tool listens", "deaf": "cancel, enforce never; the tool is deaf"}[tool], belay: belay}
-				rows.run(r, name, r.way(), func() {
-					if err := h.ackRow(s, tool, r); err != nil {
-						r.problem = err.Error()
-					}
-				})
+				rows.run(r, r, name, func() error { return h.ackRow(s, tool, r) })
 			}
 		}
 	}
