@@ -24,38 +24,24 @@ import (
 
 // TestAdoptScript runs every script in testdata/adopt against the real program.
 func TestAdoptScript(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir:                 filepath.Join("testdata", "adopt"),
-		UpdateScripts:       *update,
-		RequireExplicitExec: true,
-		RequireUniqueNames:  true,
-		Setup: func(e *testscript.Env) error {
-			dir, err := os.MkdirTemp("", "belay") // sockets need short paths
-			if err != nil {
-				return err
-			}
-			e.Defer(func() { _ = os.RemoveAll(dir) })
-			self, err := os.Executable()
-			if err != nil {
-				return err
-			}
-			// A program of another name that can be the fake server.
-			if err := os.Symlink(self, filepath.Join(e.WorkDir, "fakeserver")); err != nil {
-				return err
-			}
-			e.Setenv(local.EnvDir, dir)
-			e.Setenv("HOME", filepath.Join(e.WorkDir, "home"))
-			e.Setenv("FAKE", faketool.Marker)
-			e.Setenv(faketool.WitnessEnv, filepath.Join(e.WorkDir, "witness"))
-			e.Setenv("GORACE", "atexit_sleep_ms=0")
-			return nil
-		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code":  runForCode,
-			"json":  checkJSON,
-			"fill":  fillIn,
-			"calls": callServer,
-		},
+	runScripts(t, "adopt", func(e *testscript.Env, _ string) error {
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		// A program of another name that can be the fake server.
+		if err := os.Symlink(self, filepath.Join(e.WorkDir, "fakeserver")); err != nil {
+			return err
+		}
+		e.Setenv("HOME", filepath.Join(e.WorkDir, "home"))
+		e.Setenv("FAKE", faketool.Marker)
+		e.Setenv(faketool.WitnessEnv, filepath.Join(e.WorkDir, "witness"))
+		return nil
+	}, map[string]func(*testscript.TestScript, bool, []string){
+		"code":  runForCode,
+		"json":  checkJSON,
+		"fill":  fillIn,
+		"calls": callServer,
 	})
 }
 

@@ -24,10 +24,12 @@ import (
 
 var update = flag.Bool("update", false, "write what the scripts print into their files")
 
-// TestScript runs every script in testdata/script against the real program.
-func TestScript(t *testing.T) {
+// runScripts runs every script of a folder in testdata against the real program,
+// each with a runtime directory of its own, which setup gets.
+func runScripts(t *testing.T, folder string, setup func(e *testscript.Env, runtime string) error, cmds map[string]func(*testscript.TestScript, bool, []string)) {
+	t.Helper()
 	testscript.Run(t, testscript.Params{
-		Dir:                 filepath.Join("testdata", "script"),
+		Dir:                 filepath.Join("testdata", folder),
 		UpdateScripts:       *update,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
@@ -39,27 +41,34 @@ func TestScript(t *testing.T) {
 			}
 			e.Defer(func() { _ = os.RemoveAll(dir) })
 			e.Setenv(local.EnvDir, dir)
-			e.Setenv("RUN", dir)
 			e.Setenv("GORACE", "atexit_sleep_ms=0")
-			return nil
+			return setup(e, dir)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"runid":    setRunID,
-			"stopping": stopping,
-			"sleep": func(ts *testscript.TestScript, _ bool, args []string) {
-				d, err := time.ParseDuration(args[0])
-				ts.Check(err)
-				time.Sleep(d)
-			},
-			"code":    runForCode,
-			"json":    checkJSON,
-			"socket":  makeSocket,
-			"within":  waitFor,
-			"readenv": readEnv,
-			"prefix":  setPrefix,
-			"common":  setCommon,
-			"press":   pressWatched,
+		Cmds: cmds,
+	})
+}
+
+// TestScript runs every script in testdata/script against the real program.
+func TestScript(t *testing.T) {
+	runScripts(t, "script", func(e *testscript.Env, dir string) error {
+		e.Setenv("RUN", dir)
+		return nil
+	}, map[string]func(*testscript.TestScript, bool, []string){
+		"runid":    setRunID,
+		"stopping": stopping,
+		"sleep": func(ts *testscript.TestScript, _ bool, args []string) {
+			d, err := time.ParseDuration(args[0])
+			ts.Check(err)
+			time.Sleep(d)
 		},
+		"code":    runForCode,
+		"json":    checkJSON,
+		"socket":  makeSocket,
+		"within":  waitFor,
+		"readenv": readEnv,
+		"prefix":  setPrefix,
+		"common":  setCommon,
+		"press":   pressWatched,
 	})
 }
 

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,46 +14,30 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
-
-	"github.com/belayhq/belay/local"
 )
 
 // TestServe runs every script in testdata/serve against the real program. A
 // script starts it with its streams in files, because what it prints at its
 // start is wanted while it runs.
 func TestServe(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir:                 filepath.Join("testdata", "serve"),
-		UpdateScripts:       *update,
-		RequireExplicitExec: true,
-		RequireUniqueNames:  true,
-		Setup: func(e *testscript.Env) error {
-			dir, err := os.MkdirTemp("", "belay")
-			if err != nil {
-				return err
-			}
-			e.Defer(func() { _ = os.RemoveAll(dir) })
-			e.Setenv(local.EnvDir, dir)
-			e.Setenv("GORACE", "atexit_sleep_ms=0")
-			self, err := os.Executable()
-			if err != nil {
-				return err
-			}
-			e.Setenv("SELF", self) // this binary, which is also the fake tools
-			return nil
-		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"served": setServed,
-			"web":    askWeb,
-			"later":  askLater,
-			"signal": sendSignal,
-			"begin":  beginSession,
-			"health": waitHealth,
-			"code":   runForCode,
-			"json":   checkJSON,
-			"within": waitFor,
-			"runid":  setRunID,
-		},
+	runScripts(t, "serve", func(e *testscript.Env, _ string) error {
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		e.Setenv("SELF", self) // this binary, which is also the fake tools
+		return nil
+	}, map[string]func(*testscript.TestScript, bool, []string){
+		"served": setServed,
+		"web":    askWeb,
+		"later":  askLater,
+		"signal": sendSignal,
+		"begin":  beginSession,
+		"health": waitHealth,
+		"code":   runForCode,
+		"json":   checkJSON,
+		"within": waitFor,
+		"runid":  setRunID,
 	})
 }
 
