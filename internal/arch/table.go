@@ -112,6 +112,12 @@ var Table = []Row{
 	},
 
 	{
+		"ledger", 3,
+		[]string{"."},
+		[]string{"modernc.org/sqlite", "golang.org/x/sys"},
+		"ended runs and receipts in a file: the only package that imports SQLite; x/sys locks the file",
+	},
+	{
 		"local", 3,
 		[]string{".", "jsonrpc"},
 		[]string{"golang.org/x/sys"},
