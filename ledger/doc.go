@@ -54,8 +54,8 @@
 //     system in steps of at most 500 runs and 2,000 pages, between which
 //     others' records are written.
 //   - Erasure of a principal removes its runs and receipts and its name from
-//     receipts of Stops that it pressed on others' runs, and overwrites the
-//     deleted bytes in the file. What the tree still says about runs that started
+//     receipts of Stops that it pressed on others' runs, and writes the file
+//     anew, so that no deleted byte is left in it. What the tree still says about runs that started
 //     before the erasure is not written down again.
 //   - Partial results and the command lines of survivors are stored only when
 //     [Options.Partials] and [Options.Commands] say so (DESIGN 11, 15).

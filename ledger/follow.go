@@ -105,7 +105,6 @@ func (l *Ledger) catchUpWhenAsked(c belay.Control) {
 // catchUp records everything that c remembers. What the ledger has as in
 // flight and c does not know any more has ended unseen.
 func (l *Ledger) catchUp(ctx context.Context, c belay.Control) error {
-	l.count(func(s *Stats) { s.Resyncs++ })
 	if err := l.Flush(ctx); err != nil {
 		return err
 	}
@@ -123,6 +122,7 @@ func (l *Ledger) catchUp(ctx context.Context, c belay.Control) error {
 	if err != nil { // the others' runs may be among those that we do not see
 		return fmt.Errorf("list the runs: %w", err)
 	}
+	l.count(func(s *Stats) { s.Resyncs++ })
 	return l.do(ctx, func(ctx context.Context) error { return l.buryUnseen(ctx, open) })
 }
 

@@ -73,7 +73,8 @@ func Open(path string, o Options) (*Ledger, error) {
 }
 
 func (l *Ledger) open(ctx context.Context) (err error) {
-	if err = sniff(l.path); err != nil {
+	version, err := examine(ctx, l.path)
+	if err != nil {
 		return err
 	}
 	if l.writer, err = dialWriter(l.path); err != nil {
@@ -81,10 +82,6 @@ func (l *Ledger) open(ctx context.Context) (err error) {
 	}
 	if l.conn, err = l.writer.Conn(ctx); err != nil {
 		return sick(l.path, err)
-	}
-	version, err := inspect(ctx, l.conn, l.path)
-	if err != nil {
-		return err
 	}
 	if err = migrate(ctx, l.conn, version, len(steps())); err != nil {
 		return sick(l.path, err)

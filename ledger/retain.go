@@ -64,11 +64,11 @@ func (l *Ledger) expire(ctx context.Context) (int64, error) {
 // overflow deletes the oldest ended runs while there are too many, or the file
 // is too big.
 func (l *Ledger) overflow(ctx context.Context) (int64, error) {
+	var n int64
+	if err := l.conn.QueryRowContext(ctx, "SELECT count(*) FROM runs").Scan(&n); err != nil {
+		return 0, err
+	}
 	if l.opts.KeepRuns >= 0 {
-		var n int64
-		if err := l.conn.QueryRowContext(ctx, "SELECT count(*) FROM runs").Scan(&n); err != nil {
-			return 0, err
-		}
 		if n > int64(l.opts.KeepRuns) {
 			return l.deleteRuns(ctx, "over = 1", min(trimRuns, n-int64(l.opts.KeepRuns)))
 		}
@@ -80,10 +80,12 @@ func (l *Ledger) overflow(ctx context.Context) (int64, error) {
 	if err := l.pragmas(ctx, &pages, &free, &size); err != nil {
 		return 0, err
 	}
-	if (pages-free)*size > l.opts.KeepBytes {
-		return l.deleteRuns(ctx, "over = 1", trimRuns)
+	used := (pages - free) * size
+	if used <= l.opts.KeepBytes || n == 0 {
+		return 0, nil
 	}
-	return 0, nil
+	mean := max(used/n, 1) // of a run; so many must go, not simply the next 500
+	return l.deleteRuns(ctx, "over = 1", min(trimRuns, (used-l.opts.KeepBytes)/mean+1))
 }
 
 func (l *Ledger) pragmas(ctx context.Context, pages, free, size *int64) error {

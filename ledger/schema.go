@@ -27,9 +27,8 @@ const applicationID = 0x424c4752
 // checkWhole is up to which size a file is checked page by page when it is opened.
 const checkWhole = 64 << 20
 
-// dial opens the file without touching it. Reads of the writer's own connection
-// and of the readers' differ in their pragmas alone.
-func dial(path string, pragmas ...string) (*sql.DB, error) {
+// dial makes a pool of connections to the file; nothing is opened yet.
+func dial(path string, readOnly bool, pragmas ...string) (*sql.DB, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("open the ledger: %w", err)
@@ -39,6 +38,9 @@ func dial(path string, pragmas ...string) (*sql.DB, error) {
 		abs = "/" + abs // C:/...
 	}
 	q := url.Values{"_pragma": pragmas}
+	if readOnly {
+		q.Set("mode", "ro")
+	}
 	db, err := sql.Open("sqlite", "file://"+(&url.URL{Path: abs}).EscapedPath()+"?"+q.Encode())
 	if err != nil {
 		return nil, fmt.Errorf("open the ledger: %w", err)
@@ -47,7 +49,7 @@ func dial(path string, pragmas ...string) (*sql.DB, error) {
 }
 
 func dialWriter(path string) (*sql.DB, error) {
-	db, err := dial(path,
+	db, err := dial(path, false,
 		"busy_timeout(2000)",
 		"auto_vacuum(2)", // incremental; must come before the first table
 		"journal_mode(WAL)",
@@ -65,7 +67,7 @@ func dialWriter(path string) (*sql.DB, error) {
 }
 
 func dialReaders(path string) (*sql.DB, error) {
-	db, err := dial(path, "busy_timeout(2000)", "query_only(ON)", "temp_store(MEMORY)", "trusted_schema(OFF)")
+	db, err := dial(path, true, "busy_timeout(2000)", "query_only(ON)", "temp_store(MEMORY)", "trusted_schema(OFF)")
 	if err == nil {
 		db.SetMaxOpenConns(4)
 		db.SetMaxIdleConns(4)
@@ -91,6 +93,28 @@ func sniff(path string) error {
 		return damage(path, "it is not a SQLite file")
 	}
 	return nil
+}
+
+// examine looks at a file with a connection that cannot change it. What is not a
+// sound ledger stays as it is, not even its journal mode is touched.
+func examine(ctx context.Context, path string) (version int, err error) {
+	if err := sniff(path); err != nil {
+		return 0, err
+	}
+	if info, err := os.Stat(path); err == nil && info.Size() == 0 {
+		return 0, nil
+	}
+	db, err := dialReaders(path)
+	if err != nil {
+		return 0, err
+	}
+	defer db.Close()
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return 0, sick(path, err)
+	}
+	defer conn.Close()
+	return inspect(ctx, conn, path)
 }
 
 // inspect refuses a file that is not a sound ledger, and returns its version; 0
