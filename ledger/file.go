@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// prepare makes the place of the file, or refuses one that is not safe: others
+// prepare makes the directory, and refuses one that is not safe: others
 // could read receipts there, or give us a file of theirs.
 func prepare(path string) error {
 	dir := filepath.Dir(path)
@@ -27,8 +27,13 @@ func prepare(path string) error {
 			return err
 		}
 	}
-	// Made here and not by SQLite, so that no umask widens it. What SQLite puts
-	// beside it gets the same mode.
+	return nil
+}
+
+// touch makes the file, here and not by SQLite, so that no umask widens it. What
+// SQLite puts beside it gets the same mode. It needs the lock: a process that
+// closes any file takes away the locks that SQLite has on it.
+func touch(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("open the ledger: %w", err)

@@ -132,7 +132,7 @@ func TestDamagedWhileOpen(t *testing.T) {
 // is in it; a newer one is refused.
 func TestMigration(t *testing.T) {
 	path := at(t)
-	must(t, prepare(path))
+	must(t, prepare(path), touch(path))
 	db, err := dialWriter(path)
 	must(t, err)
 	conn, err := db.Conn(t.Context())

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -92,7 +93,14 @@ func (l *Ledger) catchUpWhenAsked(c belay.Control) {
 			return
 		case <-l.resync:
 		}
-		if err := l.catchUp(l.life, c); err != nil && l.life.Err() == nil {
+		err := l.catchUp(l.life, c)
+		switch {
+		case err == nil || l.life.Err() != nil:
+		case errors.Is(err, ErrDamaged):
+			return // nothing will be written any more
+		case errors.Is(err, ErrNotStored): // was logged when it began
+			ring(l.resync)
+		default:
 			l.opts.Log.Warn("the ledger could not catch up with the runs; it will try again", "error", err)
 			ring(l.resync)
 		}

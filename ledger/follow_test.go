@@ -15,7 +15,11 @@ import (
 func newTree(t *testing.T) *belay.Tree {
 	t.Helper()
 	tree := belay.NewTree(belay.Options{})
-	t.Cleanup(func() { _ = tree.Close(context.Background()) })
+	t.Cleanup(func() { // without waiting for what a test left running
+		over, end := context.WithCancel(context.Background())
+		end()
+		_ = tree.Close(over)
+	})
 	return tree
 }
 
@@ -101,10 +105,10 @@ func (deaf) Tell(context.Context, *belay.Cancellation) (*belay.Evidence, error) 
 
 // TestFullQueue: what did not fit is counted and fetched from the tree afterwards.
 func TestFullQueue(t *testing.T) {
-	l, tree := open(t, at(t), Options{Queue: 8, Batch: 20 * time.Millisecond}), newTree(t)
+	l, tree := open(t, at(t), Options{Queue: 8, Batch: 5 * time.Millisecond}), newTree(t)
 	must(t, l.Follow(tree))
 	until(t, "it has caught up the first time", func() bool { return l.Stats().Resyncs == 1 })
-	const n = 500
+	const n = 200
 	for i := range n {
 		register(t, tree, fmt.Sprint(i)).Finish(belay.Completed)
 	}

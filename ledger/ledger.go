@@ -73,6 +73,9 @@ func Open(path string, o Options) (*Ledger, error) {
 }
 
 func (l *Ledger) open(ctx context.Context) (err error) {
+	if err = touch(l.path); err != nil {
+		return err
+	}
 	version, err := examine(ctx, l.path)
 	if err != nil {
 		return err
@@ -156,6 +159,7 @@ func (l *Ledger) Stats() Stats {
 	l.mu.Lock()
 	s := l.stats
 	l.mu.Unlock()
+	s.Bytes = l.bytes()
 	var full uint64
 	s.Queued, full = l.queue.look()
 	s.Dropped += full

@@ -145,7 +145,7 @@ func TestTaken(t *testing.T) {
 // TestConcurrent: many committers share transactions, readers do not wait.
 func TestConcurrent(t *testing.T) {
 	l := open(t, at(t), Options{})
-	const writers, each = 16, 25
+	const writers, each = 12, 10
 	var wg sync.WaitGroup
 	for w := range writers {
 		wg.Go(func() {
@@ -167,6 +167,29 @@ func TestConcurrent(t *testing.T) {
 	wg.Wait()
 	if s := l.Stats(); s.Written != writers*each || s.Batches >= s.Written || s.Queued != 0 {
 		t.Errorf("stats: %+v", s)
+	}
+}
+
+// TestAsker: who gives up waiting in the middle of a change leaves the file usable.
+func TestAsker(t *testing.T) {
+	l := open(t, at(t), Options{})
+	ctx, end := context.WithCancel(t.Context())
+	err := l.do(ctx, func(ctx context.Context) error {
+		return inTx(ctx, l.conn, func() error {
+			end()
+			_, err := l.conn.ExecContext(ctx, "DELETE FROM runs")
+			return err
+		})
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("the change: %v", err)
+	}
+	must(t, l.Commit(t.Context(), ended("x", "")))
+	if _, err := l.Erase(ctx, "ann"); !errors.Is(err, context.Canceled) {
+		t.Errorf("erase for nobody: %v", err)
+	}
+	if err := l.Commit(ctx, ended("y", "")); err != nil && !errors.Is(err, context.Canceled) {
+		t.Errorf("commit for nobody: %v", err)
 	}
 }
 

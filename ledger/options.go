@@ -60,6 +60,6 @@ type Stats struct {
 	Trimmed  uint64 // runs deleted by retention
 	Queued   int    // runs that wait to be written now
 	Trouble  error  // why writing fails at the moment; nil: it does not
-	Bytes    int64  // size of the file at the last look
+	Bytes    int64  // size of the file and its log
 	LastSync time.Time
 }

@@ -101,7 +101,7 @@ func (l *Ledger) List(ctx context.Context, q Query) (Page, error) {
 	case limit < 0 || limit > MaxLimit:
 		return Page{}, fmt.Errorf("%w: limit %d (want 1 to %d)", belay.ErrBadRequest, limit, MaxLimit)
 	}
-	var found []Entry
+	found := []Entry{} // an empty page is a list, not null
 	for _, part := range q.parts() {
 		text, args, err := part.sql(limit + 1)
 		if err != nil {

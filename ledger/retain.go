@@ -43,10 +43,7 @@ func (l *Ledger) trimStep(ctx context.Context) (more bool, err error) {
 		}
 	}
 	left, err := l.shrink(ctx)
-	l.count(func(s *Stats) {
-		s.Trimmed += uint64(deleted) //nolint:gosec // a count of rows
-		s.Bytes = l.bytes()
-	})
+	l.count(func(s *Stats) { s.Trimmed += uint64(deleted) }) //nolint:gosec // a count of rows
 	return deleted > 0 || left, err
 }
 

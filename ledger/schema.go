@@ -207,7 +207,9 @@ func inTx(ctx context.Context, db *sql.Conn, f func() error) error {
 		_, err = db.ExecContext(ctx, "COMMIT")
 	}
 	if err != nil {
-		_, _ = db.ExecContext(ctx, "ROLLBACK") // it may be rolled back already, as for a full disk
+		// Also when ctx has ended, else the next transaction could not begin. It
+		// may be rolled back already, as for a full disk.
+		_, _ = db.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
 	}
 	return err
 }

@@ -60,7 +60,7 @@ func (l *Ledger) write() {
 			j.done <- j.run(j.ctx)
 		case <-trim.C:
 			more, err := l.trimStep(context.Background())
-			if err != nil {
+			if err != nil && l.trouble() == nil { // else it was said already
 				l.opts.Log.Error("the ledger could not be trimmed", "ledger", l.path, "error", err)
 			}
 			if trim.Reset(trimEvery); more && err == nil {
@@ -147,7 +147,6 @@ func (l *Ledger) succeed(batch []*entry) {
 		if e.refused != nil {
 			refused++
 		}
-		e.tell(e.refused)
 	}
 	var recovered error
 	l.count(func(s *Stats) {
@@ -157,6 +156,9 @@ func (l *Ledger) succeed(batch []*entry) {
 		s.LastSync = time.Now()
 		recovered, s.Trouble = s.Trouble, nil
 	})
+	for _, e := range batch {
+		e.tell(e.refused)
+	}
 	if recovered != nil {
 		l.opts.Log.Info("the ledger is written again", "ledger", l.path, "after", recovered)
 	}
@@ -173,9 +175,6 @@ func (l *Ledger) fail(batch []*entry, err error) {
 		err = damage(l.path, err)
 		l.broken = err
 	}
-	for _, e := range batch {
-		e.tell(fmt.Errorf("%w: %w", ErrNotStored, err))
-	}
 	var first, hopeless bool
 	l.count(func(s *Stats) {
 		hopeless = damaged(err)
@@ -186,6 +185,9 @@ func (l *Ledger) fail(batch []*entry, err error) {
 			s.Dropped += uint64(len(batch))
 		}
 	})
+	for _, e := range batch {
+		e.tell(fmt.Errorf("%w: %w", ErrNotStored, err))
+	}
 	if !hopeless {
 		l.queue.back(batch)
 	}
