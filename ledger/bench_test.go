@@ -90,3 +90,22 @@ func BenchmarkNewest(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkTree is what a tree pays for a run, and for having a ledger.
+func BenchmarkTree(b *testing.B) {
+	for _, followed := range []bool{false, true} {
+		b.Run(fmt.Sprint("followed=", followed), func(b *testing.B) {
+			tree := belay.NewTree(belay.Options{})
+			defer func() { must(b, tree.Close(context.Background())) }()
+			if followed {
+				must(b, open(b, at(b), Options{}).Follow(tree))
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				r, err := tree.Register(belay.Spec{Kind: belay.KindCall, Name: "call", Owner: "ann"})
+				must(b, err)
+				r.Finish(belay.Completed)
+			}
+		})
+	}
+}

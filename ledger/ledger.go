@@ -151,7 +151,7 @@ func (l *Ledger) Flush(ctx context.Context) error {
 }
 
 // Check reads the whole file and returns [ErrDamaged] if it is not sound. It
-// takes about a second per GiB and does not stop writing.
+// does not hold up writing.
 func (l *Ledger) Check(ctx context.Context) error { return check(ctx, l.readers, l.path) }
 
 // Stats is what happened since the ledger was opened.
