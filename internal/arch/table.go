@@ -87,6 +87,12 @@ var Table = []Row{
 		"the transport towards callers over HTTP; knows streams and headers, neither runs nor servers",
 	},
 	{
+		"auth", 1,
+		[]string{"."},
+		[]string{"github.com/golang-jwt/jwt/v5", "golang.org/x/time/rate"},
+		"who may do what; knows requests and principals, neither routes nor protocols",
+	},
+	{
 		"stopack", 2,
 		nil,
 		[]string{"github.com/modelcontextprotocol/go-sdk"},
