@@ -27,23 +27,27 @@ var ErrTokenFile = fmt.Errorf("the file with the local token: %w", belay.ErrForb
 // outlives a login, else in runtimeDir (package local's), for a user without a
 // home. It makes and checks nothing.
 func LocalTokenPath(getenv func(string) string, runtimeDir string) string {
+	return localTokenPath(runtime.GOOS, getenv, runtimeDir)
+}
+
+func localTokenPath(system string, getenv func(string) string, runtimeDir string) string {
 	const name = "local-token"
 	if file := getenv(EnvTokenFile); file != "" {
 		return file
 	}
-	if dir := configDir(getenv); dir != "" {
+	if dir := configDir(system, getenv); dir != "" {
 		return filepath.Join(dir, "belay", name)
 	}
 	return filepath.Join(runtimeDir, name)
 }
 
 // configDir is what [os.UserConfigDir] returns, for any environment.
-func configDir(getenv func(string) string) string {
-	if runtime.GOOS == "windows" {
+func configDir(system string, getenv func(string) string) string {
+	if system == "windows" {
 		return getenv("AppData")
 	}
 	home := getenv("HOME")
-	if runtime.GOOS == "darwin" {
+	if system == "darwin" {
 		if filepath.IsAbs(home) {
 			return filepath.Join(home, "Library", "Application Support")
 		}
