@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -164,10 +165,8 @@ func (i *Issuer) check() error {
 	case i.Refresh < 0 || i.Again < 0 || i.MaxStale < 0 || i.Timeout < 0:
 		return bad("a time is negative")
 	}
-	for _, a := range i.Audience {
-		if a == "" {
-			return bad("an audience is empty")
-		}
+	if slices.Contains(i.Audience, "") {
+		return bad("an audience is empty")
 	}
 	if i.KeyURL != "" {
 		if err := checkURL(i.KeyURL); err != nil {

@@ -95,20 +95,24 @@ const retryKeys = 10 * time.Second
 // said only where an honest client can act on it: that it has expired. An
 // error of somebody else is 500 and says nothing.
 func Describe(err error) Answer {
-	const bearer = `Bearer realm="belay"`
+	const bearer = `Bearer realm="belay"` //nolint:gosec // a challenge, not an answer to one
 	var limited *Limited
 	switch {
 	case errors.Is(err, ErrCookie):
 		return Answer{Status: http.StatusUnauthorized, Detail: "Cookie authentication not allowed for API requests. Use Authorization header.", Authenticate: bearer}
 	case errors.Is(err, ErrTokenInQuery):
-		return Answer{Status: http.StatusUnauthorized, Detail: "A token in the query string is not accepted. Use Authorization header.",
-			Authenticate: bearer + `, error="invalid_request", error_description="token in the query string"`}
+		return Answer{
+			Status: http.StatusUnauthorized, Detail: "A token in the query string is not accepted. Use Authorization header.",
+			Authenticate: bearer + `, error="invalid_request", error_description="token in the query string"`,
+		}
 	case errors.Is(err, ErrNoCredentials):
 		// RFC 6750 3.1: no error code for a request that did not try.
 		return Answer{Status: http.StatusUnauthorized, Detail: "Authorization token required", Authenticate: bearer}
 	case errors.Is(err, ErrExpired):
-		return Answer{Status: http.StatusUnauthorized, Detail: "Invalid authentication credentials",
-			Authenticate: bearer + `, error="invalid_token", error_description="the token has expired"`}
+		return Answer{
+			Status: http.StatusUnauthorized, Detail: "Invalid authentication credentials",
+			Authenticate: bearer + `, error="invalid_token", error_description="the token has expired"`,
+		}
 	case errors.Is(err, ErrUnauthenticated):
 		return Answer{Status: http.StatusUnauthorized, Detail: "Invalid authentication credentials", Authenticate: bearer + `, error="invalid_token"`}
 	case errors.As(err, &limited):

@@ -2,6 +2,7 @@ package auth
 
 import (
 	"errors"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
@@ -113,7 +114,7 @@ func FuzzHeader(f *testing.F) {
 		f.Add(s, "a=1&token=2")
 	}
 	f.Fuzz(func(t *testing.T, value, query string) {
-		r := httptest.NewRequest("GET", "/", nil)
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.URL.RawQuery = query
 		r.Header["Authorization"] = []string{value}
 		token, err := bearer(r, 100)

@@ -84,11 +84,11 @@ func pemKey(text []byte) (key, error) {
 		return key{}, fmt.Errorf("%w: a PEM block of type %.40q; want PUBLIC KEY or CERTIFICATE", ErrConfig, block.Type)
 	}
 	if err != nil {
-		return key{}, fmt.Errorf("%w: the PEM key cannot be read: %v", ErrConfig, err)
+		return key{}, fmt.Errorf("%w: the PEM key cannot be read: %w", ErrConfig, err)
 	}
 	k, err := keyOf(public)
 	if err != nil {
-		return key{}, fmt.Errorf("%w: %v", ErrConfig, err)
+		return key{}, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	k.any = true
 	return k, nil

@@ -72,14 +72,14 @@ func (l *Limiter) Take(p Principal) error {
 
 func (l *Limiter) bucketLocked(name string, now time.Time) *rate.Limiter {
 	if e := l.byName[name]; e != nil {
-		b := e.Value.(*bucket) //nolint:forcetypeassert,errcheck // nothing else is in this list
+		b := e.Value.(*bucket) //nolint:forcetypeassert // nothing else is in this list
 		b.last = now
 		l.used.MoveToFront(e)
 		return b.rate
 	}
 	if len(l.byName) >= l.limit {
 		oldest := l.used.Back()
-		b := oldest.Value.(*bucket) //nolint:forcetypeassert,errcheck // see above
+		b := oldest.Value.(*bucket) //nolint:forcetypeassert // see above
 		if now.Sub(b.last) < l.full {
 			return l.rest
 		}

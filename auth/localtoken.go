@@ -13,7 +13,7 @@ import (
 )
 
 // EnvTokenFile names the file with the local token, instead of the user's own.
-const EnvTokenFile = "BELAY_TOKEN_FILE"
+const EnvTokenFile = "BELAY_TOKEN_FILE" //nolint:gosec // a name
 
 // maxTokenFile is more than any token file has.
 const maxTokenFile = 256

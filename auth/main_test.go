@@ -108,12 +108,16 @@ func jwks(keys map[string]any) []byte {
 	for kid, k := range keys {
 		switch k := k.(type) {
 		case *rsa.PublicKey:
-			list = append(list, map[string]any{"kty": "RSA", "kid": kid, "use": "sig", "alg": "RS256",
-				"n": b.EncodeToString(k.N.Bytes()), "e": b.EncodeToString(big.NewInt(int64(k.E)).Bytes())})
+			list = append(list, map[string]any{
+				"kty": "RSA", "kid": kid, "use": "sig", "alg": "RS256",
+				"n": b.EncodeToString(k.N.Bytes()), "e": b.EncodeToString(big.NewInt(int64(k.E)).Bytes()),
+			})
 		case *ecdsa.PublicKey:
 			point := must(k.Bytes())
-			list = append(list, map[string]any{"kty": "EC", "crv": "P-256", "kid": kid,
-				"x": b.EncodeToString(point[1:33]), "y": b.EncodeToString(point[33:])})
+			list = append(list, map[string]any{
+				"kty": "EC", "crv": "P-256", "kid": kid,
+				"x": b.EncodeToString(point[1:33]), "y": b.EncodeToString(point[33:]),
+			})
 		case ed25519.PublicKey:
 			list = append(list, map[string]any{"kty": "OKP", "crv": "Ed25519", "kid": kid, "x": b.EncodeToString(k)})
 		case []byte:

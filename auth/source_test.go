@@ -211,7 +211,7 @@ func TestBadKeys(t *testing.T) {
 	elsewhere := newKeyServer(t, jwks(map[string]any{"one": &rsaKey().PublicKey}))
 	for name, handler := range map[string]http.HandlerFunc{
 		"redirect": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, http.StatusFound) },
-		"error":    func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) },
+		"error":    func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) },
 		"no JSON":  func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
 		"empty":    func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"keys":[]}`)) },
 		"endless": func(w http.ResponseWriter, _ *http.Request) {
@@ -315,7 +315,7 @@ func TestDiscovery(t *testing.T) {
 	var iss, uri string
 	home := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/.well-known/openid-configuration" {
-			w.WriteHeader(404)
+			w.WriteHeader(http.StatusNotFound)
 			return
 		}
 		fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q}`, iss, uri)

@@ -52,13 +52,13 @@ func TestManyAtOnce(t *testing.T) {
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
-		for range k.asked { //nolint:revive // keeps the server's channel from filling up
+		for range k.asked { // keeps the server's channel from filling up
 		}
 	}()
 	all.Wait()
 	a.Close()
 	a.Close()
-	k.Server.Close()
+	k.Close()
 	close(k.asked)
 	<-drained
 }
