@@ -26,7 +26,7 @@ const (
 // key verifies signatures of exactly one algorithm.
 type key struct {
 	id     string // kid; "" for none
-	any    bool   // it is the issuer's only key: whatever kid a token names, it is meant
+	only   bool   // it is the issuer's only key: whatever kid a token names, it is meant
 	alg    string
 	public any // as the library wants it: []byte, *rsa.PublicKey, *ecdsa.PublicKey, ed25519.PublicKey
 }
@@ -90,7 +90,7 @@ func pemKey(text []byte) (key, error) {
 	if err != nil {
 		return key{}, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	k.any = true
+	k.only = true
 	return k, nil
 }
 

@@ -25,7 +25,7 @@ type keySet struct {
 // only where there is no choice.
 func (s *keySet) find(id string, named bool, alg string) (k key, found bool) {
 	for _, have := range s.keys {
-		if have.alg != alg || !have.any && named && have.id != id {
+		if have.alg != alg || !have.only && named && have.id != id {
 			continue
 		}
 		if found {
@@ -77,7 +77,7 @@ func newSource(i *Issuer, cfg *Config) (*source, error) {
 	switch {
 	case len(i.Secret) > 0:
 		secret := append([]byte(nil), i.Secret...)
-		s.set = &keySet{keys: []key{{any: true, alg: algHS256, public: secret}}}
+		s.set = &keySet{keys: []key{{only: true, alg: algHS256, public: secret}}}
 	case len(i.PEM) > 0:
 		k, err := pemKey(i.PEM)
 		if err != nil {

@@ -148,13 +148,13 @@ func TestHang(t *testing.T) {
 		t.Fatal(err, k.reads.Load())
 	}
 	// The issuer is back, then hangs when its keys are due again.
-	age(a, 2*time.Hour)
+	s := age(a, 2*time.Hour)
+	s.timeout = time.Hour // from here on nobody waits for time
 	k.set(func() { close(k.hang); k.hang = nil })
 	if _, err := a.Authenticate(good); err != nil {
 		t.Fatal(err)
 	}
-	s := age(a, 2*time.Hour)
-	s.timeout = time.Hour // nobody may wait for this read
+	age(a, 2*time.Hour)
 	k.set(func() { k.hang = make(chan struct{}) })
 	for range 100 {
 		if _, err := a.Authenticate(good); err != nil {
@@ -344,4 +344,24 @@ func TestDiscovery(t *testing.T) {
 			}
 		})
 	}
+}
+
+// FuzzJWKS: whatever an issuer sends, each key that is taken is whole and for
+// one algorithm, and nothing panics.
+func FuzzJWKS(f *testing.F) {
+	f.Add(jwks(map[string]any{"r": &rsaKey().PublicKey}))
+	f.Add(jwks(map[string]any{"e": &ecKey().PublicKey, "d": edKey().Public(), "s": secret}))
+	f.Add([]byte(`{"keys":[{"kty":"RSA","n":"","e":""},{"kty":"EC","crv":"P-256"},null]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		keys, err := parseJWKS(text, false)
+		if (err == nil) != (len(keys) > 0) || len(keys) > maxKeys {
+			t.Fatalf("%d keys, %v", len(keys), err)
+		}
+		for _, k := range keys {
+			again, err := keyOf(k.public)
+			if err != nil || again.alg != k.alg || k.alg == algHS256 || k.only {
+				t.Fatalf("%+v, %v", k, err)
+			}
+		}
+	})
 }
