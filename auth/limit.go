@@ -55,10 +55,15 @@ func NewLimiter(l Limits) *Limiter {
 // Take takes one from the principal's share. Otherwise the error is a
 // [*Limited] that says when the next one would pass; asking too early costs
 // nothing. It never waits.
-func (l *Limiter) Take(p Principal) error {
+func (l *Limiter) Take(p Principal) error { return l.TakeFor(p.Name) }
+
+// TakeFor is [Limiter.Take] for what is no principal, such as an address whose
+// credentials keep failing: a signature costs us more to refuse than them to
+// make up. Use a Limiter of its own for each kind of key.
+func (l *Limiter) TakeFor(key string) error {
 	now := time.Now()
 	l.mu.Lock()
-	r := l.bucketLocked(p.Name, now)
+	r := l.bucketLocked(key, now)
 	l.mu.Unlock()
 	if r.AllowN(now, 1) {
 		return nil

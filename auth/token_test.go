@@ -104,6 +104,14 @@ func TestConfigRefused(t *testing.T) {
 		"not a PEM":             with(func(i *Issuer) { i.Secret, i.PEM = nil, []byte("x") }),
 		"one iss twice":         {Issuers: []Issuer{corp(), corp()}},
 		"wildcard certificate":  {Certificates: []Certificate{{SAN: "dns:*.example", Name: "a"}}},
+		"issuer's roles":        with(func(i *Issuer) { i.Roles = map[string][]string{"x": {"root"}} }),
+		"issuer's default":      with(func(i *Issuer) { i.Default = []string{"root"} }),
+		"a negative time":       with(func(i *Issuer) { i.Again = -1 }),
+		"password in address":   with(func(i *Issuer) { i.Secret, i.KeyURL = nil, "https://u:p@id.example/keys" }),
+		"keys in a folder":      with(func(i *Issuer) { i.Secret, i.KeyFile = nil, "/" }),
+		"role's name":           {Roles: map[string][]Permission{"a b": nil}},
+		"one SAN, two people":   {Certificates: []Certificate{{SAN: "dns:a.example", Name: "a"}, {SAN: "dns:A.example", Name: "b"}}},
+		"certificate's role":    {Certificates: []Certificate{{SAN: "dns:a.example", Name: "a", Roles: []string{"root"}}}},
 		"common name":           {Certificates: []Certificate{{SAN: "cn:a", Name: "a"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
