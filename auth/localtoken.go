@@ -145,8 +145,10 @@ func checkToken(path string, info fs.FileInfo) error {
 	}
 }
 
-// checkFolder refuses a folder in which others could replace the file. It may
-// be reached through a symlink: people keep their configuration elsewhere.
+// checkFolder refuses a folder in which anybody could put files. One that the
+// user's group can write to is fine, as a umask of 002 makes them: what is put
+// there has another owner, and checkToken refuses it. It may be reached through
+// a symlink: people keep their configuration elsewhere.
 func checkFolder(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -157,9 +159,9 @@ func checkFolder(dir string) error {
 	case !info.IsDir():
 		return fmt.Errorf("%w: %s is not a folder", ErrTokenFile, dir)
 	case known && uid != os.Getuid() && uid != 0:
-		return fmt.Errorf("%w: its folder %s belongs to uid %d, this is uid %d", ErrTokenFile, dir, uid, os.Getuid())
-	case known && info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("%w: others can write to its folder %s (mode %04o); chmod go-w it", ErrTokenFile, dir, info.Mode().Perm())
+		return fmt.Errorf("%w: its folder %s belongs to uid %d, this is uid %d; name another place with %s", ErrTokenFile, dir, uid, os.Getuid(), EnvTokenFile)
+	case known && info.Mode().Perm()&0o002 != 0:
+		return fmt.Errorf("%w: everybody can write to its folder %s (mode %04o); chmod o-w it", ErrTokenFile, dir, info.Mode().Perm())
 	default:
 		return nil
 	}

@@ -108,7 +108,7 @@ func TestTokenFileRefused(t *testing.T) {
 		"a chosen text":  func(p string) error { return os.WriteFile(p, []byte("belay_secret\n"), 0o600) },
 		"endless":        func(p string) error { return os.Truncate(p, 1<<30) },
 		"FIFO":           func(p string) error { return errors.Join(os.Remove(p), syscall.Mkfifo(p, 0o600)) },
-		"writable place": func(p string) error { return os.Chmod(filepath.Dir(p), 0o770) },
+		"writable place": func(p string) error { return os.Chmod(filepath.Dir(p), 0o772) },
 		"foreign owner": func(p string) error {
 			if os.Getuid() != 0 {
 				return os.Chmod(p, 0o644)
@@ -140,6 +140,17 @@ func TestTokenFileRefused(t *testing.T) {
 	}
 	if _, err := LocalToken("local-token"); !errors.Is(err, ErrTokenFile) {
 		t.Error(err)
+	}
+}
+
+// TestGroupFolder: a folder that a umask of 002 made is no reason not to start.
+func TestGroupFolder(t *testing.T) {
+	dir := private(t)
+	if err := os.Chmod(dir, 0o775); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LocalToken(filepath.Join(dir, "local-token")); err != nil {
+		t.Fatal(err)
 	}
 }
 

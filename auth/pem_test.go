@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"strings"
 	"testing"
 )
 
@@ -39,7 +40,7 @@ func TestPEM(t *testing.T) {
 		if k.alg != c.alg || (err == nil) != (c.alg != "") || err != nil && !errors.Is(err, ErrConfig) {
 			t.Errorf("%s: %s, %v", name, k.alg, err)
 		}
-		if err != nil && bytes.Contains([]byte(err.Error()), []byte("MII")) {
+		if err != nil && strings.Contains(err.Error(), "MII") {
 			t.Errorf("%s: the error shows the key", name)
 		}
 	}
