@@ -137,6 +137,12 @@ var Table = []Row{
 	},
 
 	{
+		"admin", 3,
+		[]string{"."},
+		[]string{"github.com/danielgtaylor/huma/v2", "github.com/go-json-experiment/json/jsontext", "golang.org/x/time"},
+		"the REST door over a Control: who asks, what is remembered and who is told are handed in; huma describes /v1, jsontext refuses what two readers would read differently",
+	},
+	{
 		"aggregate", 3,
 		[]string{".", "jsonrpc", "mcp", "mcp/httpserver"},
 		nil,
