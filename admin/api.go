@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/belayhq/belay"
 )
 
@@ -45,10 +47,12 @@ type Options struct {
 // API is the REST door. It is an [http.Handler], to be mounted at the root of a
 // server whose MaxHeaderBytes and ReadHeaderTimeout are set. End it with Close.
 type API struct {
-	o      Options
-	memory *memory
-	feed   *feed
-	v1     http.Handler
+	o       Options
+	memory  *memory
+	feed    *feed
+	streams streams
+	v1      http.Handler
+	doc     *huma.OpenAPI // what /openapi.json shows
 }
 
 // New returns a door to a Control. It fails if a required option is missing or

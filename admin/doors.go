@@ -18,7 +18,7 @@ type History interface {
 
 // HistoryQuery selects remembered runs; each field that is set narrows it.
 type HistoryQuery struct {
-	Owner     string
+	Filter    belay.Filter // its Owner, Server, Kinds and Labels; the rest is empty
 	RequestID string       // the text of the protocol's id, as [RequestText] gives it
 	Stop      belay.StopID // stopped by this act
 	Stopped   bool         // only runs with a receipt

@@ -143,7 +143,7 @@ func (a *API) settled(ctx context.Context, name string, within reach, recent boo
 	if a.o.History == nil {
 		return nil, err
 	}
-	old, past := a.o.History.Find(ctx, HistoryQuery{Owner: within.owner, RequestID: name, Limit: 1})
+	old, past := a.o.History.Find(ctx, HistoryQuery{Filter: belay.Filter{Owner: within.owner}, RequestID: name, Limit: 1})
 	if past != nil {
 		return nil, past
 	}

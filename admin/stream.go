@@ -1,0 +1,148 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/belayhq/belay"
+)
+
+// Bounds of event streams.
+const (
+	maxStreams    = 1_000
+	maxStreamsOf  = 32 // of one principal
+	streamBatch   = 64
+	streamBeat    = 15 * time.Second
+	streamPatient = 30 * time.Second // for one write
+)
+
+// streams counts the streams that are open.
+type streams struct {
+	mu  sync.Mutex
+	all int
+	of  map[string]int
+}
+
+func (s *streams) open(who string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all >= maxStreams || s.of[who] >= maxStreamsOf {
+		return false
+	}
+	if s.of == nil {
+		s.of = make(map[string]int)
+	}
+	s.all++
+	s.of[who]++
+	return true
+}
+
+func (s *streams) closed(who string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all--
+	if s.of[who]--; s.of[who] == 0 {
+		delete(s.of, who)
+	}
+}
+
+// serveEvents streams events of runs within the reach as server-sent events: the
+// event's type as event, its JSON as data, a number as id. With Last-Event-ID
+// it goes on behind that; what cannot be had any more is said by an event
+// "lost", after which a client lists the runs again. A client that does not read
+// loses its stream after [streamPatient], and nobody else anything.
+func (a *API) serveEvents(w http.ResponseWriter, r *http.Request, p Principal, within reach, f belay.Filter) {
+	if !a.streams.open(p.Name()) {
+		w.Header().Set("Retry-After", "5")
+		problem(w, http.StatusTooManyRequests, "too many event streams are open")
+		return
+	}
+	defer a.streams.closed(p.Name())
+	s := stream{w: w, out: http.NewResponseController(w), feed: a.feed, within: within, filter: f, pos: a.feed.now()}
+	resumed := true
+	if id := r.Header.Get("Last-Event-ID"); id != "" {
+		s.pos, resumed = a.feed.after(id)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no")
+	w.WriteHeader(http.StatusOK)
+	if !resumed {
+		s.lost(0)
+	} else {
+		s.write(": belay\n\n") // the headers go out now
+	}
+	s.run(r.Context())
+}
+
+// stream is one client of the feed. Only its handler uses it.
+type stream struct {
+	w      http.ResponseWriter
+	out    *http.ResponseController
+	feed   *feed
+	within reach
+	filter belay.Filter
+	pos    uint64
+	err    error // of the first write that failed
+}
+
+func (s *stream) run(ctx context.Context) {
+	beat := time.NewTicker(streamBeat)
+	defer beat.Stop()
+	for s.err == nil && ctx.Err() == nil {
+		b := s.feed.from(s.pos, streamBatch)
+		if b.lost > 0 {
+			s.lost(b.lost)
+		}
+		for i := range b.events {
+			s.send(b.first+uint64(i), &b.events[i])
+		}
+		s.pos = b.first + uint64(len(b.events))
+		switch {
+		case len(b.events) > 0:
+			continue
+		case b.closed:
+			return
+		}
+		select {
+		case <-b.more:
+		case <-beat.C:
+			s.write(": beat\n\n")
+		case <-ctx.Done():
+		}
+	}
+}
+
+// send writes an event that the client may see and wants. What the Control
+// itself lost before it is said to everybody: it concerns everybody's runs.
+func (s *stream) send(n uint64, e *belay.Event) {
+	if e.Lost > 0 {
+		s.lost(e.Lost)
+	}
+	if !s.within.sees(&e.Run) || !s.filter.Match(&e.Run) {
+		return
+	}
+	out := *e
+	out.Lost = 0
+	s.write(fmt.Sprintf("id: %s\nevent: %s\ndata: %s\n\n", s.feed.id(n), e.Type, compact(out)))
+}
+
+// lost says that events are missing; 0: nobody knows how many.
+func (s *stream) lost(n uint64) {
+	s.write(fmt.Sprintf("event: lost\ndata: {\"lost\":%d}\n\n", n))
+}
+
+func (s *stream) write(text string) {
+	if s.err != nil {
+		return
+	}
+	// A server without deadlines still streams; its other limits hold.
+	_ = s.out.SetWriteDeadline(time.Now().Add(streamPatient))
+	if _, s.err = s.w.Write([]byte(text)); s.err == nil {
+		s.err = s.out.Flush()
+	}
+}

@@ -1,0 +1,119 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/belayhq/belay"
+)
+
+type latchOut struct{ Body LatchState }
+
+type engageIn struct {
+	Body *struct {
+		Reason string  `json:"reason,omitempty" maxLength:"1000"`
+		Keep   bool    `json:"keep,omitempty" doc:"refuse new calls, but let the runs in flight go on"`
+		Force  bool    `json:"force,omitempty" doc:"straight to the kill"`
+		Wait   float64 `json:"wait,omitempty" minimum:"0" maximum:"30" doc:"seconds to wait for final verdicts"`
+	}
+}
+
+type engageOut struct {
+	Status   int
+	Location string `header:"Location" doc:"where the receipts are while they are not final"`
+	Body     struct {
+		Latch   LatchState  `json:"latch"`
+		Stopped *cancelDone `json:"stopped,omitempty" doc:"what became of the runs in flight"`
+	}
+}
+
+type liftIn struct {
+	Reason string `query:"reason" maxLength:"1000"`
+}
+
+func (a *API) registerLatch(api huma.API) {
+	huma.Register(api, huma.Operation{
+		OperationID: "get-latch", Method: http.MethodGet, Path: "/v1/latch", Tags: []string{"latch"},
+		Summary: "Whether new calls are refused, and who said so", Errors: []int{401, 501},
+	}, func(ctx context.Context, _ *struct{}) (*latchOut, error) {
+		if a.o.Latch == nil {
+			return nil, noLatch()
+		}
+		s, err := a.o.Latch.State(ctx)
+		if err != nil {
+			return nil, problemOf(err)
+		}
+		return &latchOut{s}, nil
+	})
+	huma.Register(api, huma.Operation{
+		OperationID: "engage-latch", Method: http.MethodPost, Path: "/v1/latch", Tags: []string{"latch"},
+		Summary: "Refuse new calls and stop every run", Errors: []int{401, 403, 422, 429, 501}, MaxBodyBytes: maxBody,
+		Responses: map[string]*huma.Response{"202": {Description: "Stopped; a verdict may still change"}},
+	}, a.engage)
+	huma.Register(api, huma.Operation{
+		OperationID: "lift-latch", Method: http.MethodDelete, Path: "/v1/latch", Tags: []string{"latch"},
+		Summary: "Let new calls in again", Errors: []int{401, 403, 429, 501}, DefaultStatus: http.StatusOK,
+	}, func(ctx context.Context, in *liftIn) (*latchOut, error) {
+		g, err := a.mayTurn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		s, err := a.o.Latch.Lift(context.WithoutCancel(ctx), g.Name(), belay.CleanReason(in.Reason))
+		a.o.Logger.LogAttrs(ctx, slog.LevelWarn, "latch lifted",
+			slog.String("principal", g.Name()), slog.String("address", g.from), slog.String("reason", belay.CleanReason(in.Reason)), slog.Any("error", err))
+		if err != nil {
+			return nil, problemOf(err)
+		}
+		return &latchOut{s}, nil
+	})
+}
+
+func noLatch() error {
+	return problemOf(fmt.Errorf("%w: this server has no latch", belay.ErrUnsupported))
+}
+
+// mayTurn returns who asks, if they may turn the latch.
+func (a *API) mayTurn(ctx context.Context) (*guest, error) {
+	g, ok := ctx.Value(guestKey{}).(*guest)
+	switch {
+	case !ok || !g.May(PermSystemConfig):
+		return nil, newProblem(http.StatusForbidden, "this needs the permission "+PermSystemConfig)
+	case a.o.Latch == nil:
+		return nil, noLatch()
+	}
+	return g, nil
+}
+
+// engage refuses new calls first and stops those in flight then, so that none
+// slips in between.
+func (a *API) engage(ctx context.Context, in *engageIn) (*engageOut, error) {
+	g, err := a.mayTurn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var h how
+	keep := false
+	if b := in.Body; b != nil {
+		h, keep = how{Reason: b.Reason, Force: b.Force, Wait: b.Wait}, b.Keep
+	}
+	out := &engageOut{Status: http.StatusOK}
+	out.Body.Latch, err = a.o.Latch.Engage(context.WithoutCancel(ctx), g.Name(), belay.CleanReason(h.Reason))
+	a.o.Logger.LogAttrs(ctx, slog.LevelWarn, "latch engaged",
+		slog.String("principal", g.Name()), slog.String("address", g.from), slog.String("reason", belay.CleanReason(h.Reason)), slog.Any("error", err))
+	if err != nil {
+		return nil, problemOf(err)
+	}
+	if keep {
+		return out, nil
+	}
+	done, err := a.stopRuns(ctx, g, reach{all: true}, belay.Filter{}, h, belay.CauseOperator)
+	if err != nil {
+		return nil, err
+	}
+	out.Status, out.Location, out.Body.Stopped = done.Status, done.Location, &done.Body
+	return out, nil
+}
