@@ -96,7 +96,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch path := r.URL.EscapedPath(); {
 	case a.o.NoCancellation:
 		refuse(w, http.StatusNotFound, "Not Found")
-	case a.serveFamily(w, r, path):
+	case a.serveFamily(w, r, path), a.serveDirect(w, r, path):
 	case path == "/v1", strings.HasPrefix(path, "/v1/"), path == "/openapi.json":
 		a.v1.ServeHTTP(w, r)
 	default:

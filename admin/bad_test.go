@@ -97,6 +97,15 @@ func TestSwitchedOff(t *testing.T) {
 					r.want(r.do("GET", f+"/status/x", token, ""), 404, `{"detail":"Not Found"}`)
 				}
 			}
+			direct := 403 // bob is known there, the run is not his
+			if o.NoCancellation {
+				direct = 404
+			}
+			for _, path := range []string{"/protocol/notifications", "/notifications"} {
+				if got := r.do("POST", path, "bob", notified(`"x"`)); got.status != direct {
+					t.Errorf("%s: %d, want %d", path, got.status, direct)
+				}
+			}
 			r.alive(run)
 		})
 	}

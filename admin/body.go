@@ -40,6 +40,10 @@ type cancelOrder struct {
 	wait     time.Duration
 	escalate bool
 	key      string // of idempotency; empty: none
+
+	// direct: it came by a JSON-RPC door. Ended runs are found at any age, and
+	// for an unknown id nobody is told and nothing is remembered (ORC-62).
+	direct bool
 }
 
 // isJSON reports whether the request says that its body is JSON.

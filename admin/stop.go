@@ -84,6 +84,8 @@ func (a *API) resolveAndStop(ctx context.Context, by asker, o *cancelOrder) effe
 		return *early
 	case m.many != nil:
 		return effect{word: several, many: m.many}
+	case m.one == nil && o.direct:
+		return effect{word: unknown}
 	case m.one == nil:
 		a.broadcast(ctx, Notice{RequestID: o.id, Reason: c.Reason, Owner: by.who.Name()})
 		return effect{word: unknown, waits: waits}
@@ -129,11 +131,11 @@ func (a *API) name(ctx context.Context, by asker, o *cancelOrder, c belay.Cancel
 // firstName resolves a name that nothing is remembered about. A name that
 // nobody knows becomes a tombstone (ORC-79).
 func (a *API) firstName(ctx context.Context, by asker, o *cancelOrder, c belay.Cancellation) (_ match, waits bool, _ *effect) {
-	m, err := a.resolve(ctx, o.id, by.within, true)
+	m, err := a.resolve(ctx, o.id, by.within, !o.direct)
 	if err != nil {
 		return m, false, &effect{word: notSaved, err: err}
 	}
-	if _, err := belay.ParseRunID(o.id); m.one != nil || m.many != nil || a.o.Early == nil || err == nil {
+	if _, err := belay.ParseRunID(o.id); m.one != nil || m.many != nil || a.o.Early == nil || o.direct || err == nil {
 		return m, false, nil
 	}
 	c.Cause = belay.CauseUser // it can only ever hit a call of the caller's own
