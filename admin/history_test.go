@@ -1,0 +1,181 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/belayhq/belay"
+)
+
+// book is a History in memory, newest first.
+type book []belay.Detail
+
+func (b book) Get(_ context.Context, id belay.RunID) (belay.Detail, error) {
+	for _, d := range b {
+		if d.ID == id {
+			return d, nil
+		}
+	}
+	return belay.Detail{}, belay.ErrNotFound
+}
+
+func (b book) Find(_ context.Context, q HistoryQuery) (found []belay.Detail, _ error) {
+	q.Filter.Ended = true
+	for _, d := range b {
+		fits := q.Filter.Match(&d.Info) && (q.RequestID == "" || RequestText(&d.Info) == q.RequestID) &&
+			(!q.Stopped || d.Receipt != nil) && (q.Before.IsZero() || d.ID.String() < q.Before.String()) &&
+			(q.Stop.IsZero() || d.Cancellation != nil && d.Cancellation.Stop == q.Stop)
+		if fits && len(found) < q.Limit {
+			found = append(found, d)
+		}
+	}
+	return found, nil
+}
+
+func old(owner, rawID string, o belay.Outcome, age time.Duration) belay.Detail {
+	d := belay.Detail{Info: belay.Info{
+		ID: belay.NewRunID(), Kind: belay.KindCall, Name: "old", Owner: owner, Address: rawID, Outcome: o, Work: belay.Stopped,
+		Started: time.Now().Add(-age - time.Second), Ended: time.Now().Add(-age),
+	}}
+	if o == belay.Cancelled {
+		d.Cancellation = &belay.Cancellation{Stop: belay.NewStopID(), Cause: belay.CauseUser, At: d.Ended}
+		d.Receipt = &belay.Receipt{Run: d.ID, Kind: d.Kind, Name: d.Name, Cancellation: d.Cancellation, Outcome: o, Work: d.Work, Verdict: belay.Confirmed, Final: true}
+	}
+	return d
+}
+
+// ORC-53, ORC-54, ORC-75, acceptance 40: what is remembered over a restart.
+func TestHistory(t *testing.T) {
+	stopped := old("ann", `"s"`, belay.Cancelled, time.Hour)
+	lost := old("ann", `"l"`, belay.Lost, time.Hour)
+	fresh := old("ann", `"f"`, belay.Completed, time.Second)
+	r := newRig(t, Options{History: book{fresh, lost, stopped}, Permissions: ownerDoors})
+	for name, want := range map[string]string{
+		"s": `"outcome":"cancelled"`, stopped.ID.String(): `"verdict":"confirmed"`, "l": `"outcome":"lost"`, "f": `"outcome":"completed"`,
+	} {
+		if got := r.status("ann", name); got.status != 200 || !strings.Contains(got.body, want) {
+			t.Errorf("status of %s: %d %s", name, got.status, got.body)
+		}
+		r.want(r.status("bob", name), 404, `{"detail":"Run not found"}`)
+	}
+	for body, want := range map[string]string{
+		`{"requestId":"f"}`:                                           `"run":"` + fresh.ID.String() + `","affected":false,"pending":false,"outcome":"completed"}`,
+		`{"requestId":"l"}`:                                           `"run":null,"affected":false,"pending":false,"work":null,"verdict":null}`, // too long ago (ORC-75)
+		`{"requestId":"` + lost.ID.String() + `"}`:                    `"outcome":"lost"}`,
+		`{"requestId":"` + stopped.ID.String() + `"}`:                 `"status":"cancelled"`,
+		`{"requestId":"` + stopped.ID.String() + `","escalate":true}`: `"verdict":"confirmed"}`,
+	} {
+		if got := r.cancel("ann", body); got.status != 200 || !strings.Contains(got.body, want) {
+			t.Errorf("cancel %s: %d %s, want %s", body, got.status, got.body, want)
+		}
+	}
+	list := into[runList](r, r.do("GET", "/v1/runs?state=ended", "ann", ""), 200)
+	if len(list.Runs) != 3 {
+		t.Errorf("%d ended runs, want 3", len(list.Runs))
+	}
+	receipts := into[receiptList](r, r.do("GET", "/v1/receipts?stop="+stopped.Cancellation.Stop.String(), "ann", ""), 200)
+	if len(receipts.Receipts) != 1 || receipts.Receipts[0].Run != stopped.ID {
+		t.Errorf("receipts %+v", receipts)
+	}
+}
+
+// ORC-43 and log injection: who, what and why, on one line, without control
+// characters of the caller's.
+func TestAudit(t *testing.T) {
+	var out bytes.Buffer
+	r := newRig(t, Options{Logger: slog.New(slog.NewTextHandler(&out, nil))})
+	run := r.call("ann", `"x"`, with(&stopper{}))
+	r.cancel("op", `{"requestId":"x","reason":"a\nlevel=INFO msg=cancel principal=eve","wait":5}`)
+	r.cancel("op", `{"requestId":7}`)
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 1 {
+		t.Fatalf("%d lines: %s", len(lines), out.String())
+	}
+	for _, want := range []string{
+		"msg=cancel", "principal=op", "via=orchestrate", "address=127.0.0.1:", "id=x", "run=" + run.ID().String(),
+		`reason="a level=INFO msg=cancel principal=eve"`, "result=cancelled", "affected=true", "verdict=confirmed",
+	} {
+		if !strings.Contains(lines[0], want) {
+			t.Errorf("no %s in %s", want, lines[0])
+		}
+	}
+}
+
+// late is an EarlyStops on whose Put the call arrives.
+type late struct {
+	*Tombstones
+	arrive func()
+}
+
+func (l late) Put(owner, id string, c belay.Cancellation) bool {
+	l.arrive()
+	return l.Tombstones.Put(owner, id, c)
+}
+
+// ORC-79: a call that arrives between the look-up and the mark is stopped, and
+// the mark does not hit the next one.
+func TestArrivesMeanwhile(t *testing.T) {
+	var r *rig
+	var run *belay.Run
+	early := NewTombstones()
+	r = newRig(t, Options{Early: late{early, func() { run = r.call("ann", `"x"`) }}})
+	if got := into[cancelled](r, r.cancel("op", `{"requestId":"x"}`), 200); !got.Affected || got.Pending || run.Cancellation() == nil {
+		t.Errorf("%+v", got)
+	}
+	if _, ok := early.Take("op", "x"); ok {
+		t.Error("the mark is still there")
+	}
+}
+
+// closing is a Control whose cancels find their client gone.
+type closing struct {
+	*belay.Tree
+	gone func()
+}
+
+func (c closing) Cancel(ctx context.Context, req belay.CancelRequest) ([]belay.CancelResult, error) {
+	c.gone()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return c.Tree.Cancel(ctx, req)
+}
+
+// An accepted cancel does not depend on the client's connection.
+func TestClientGone(t *testing.T) {
+	tree := belay.NewTree(belay.Options{})
+	ctx, leave := context.WithCancel(t.Context())
+	r := newRig(t, Options{Control: closing{tree, leave}})
+	r.tree = tree
+	run := r.call("ann", `"x"`)
+	by := asker{who: everybody["op"], within: reach{all: true}}
+	if e := r.api.cancel(ctx, by, &cancelOrder{id: "x", wait: time.Second}); e.word != stopped || !e.affected || run.Cancellation() == nil {
+		t.Errorf("%+v", e)
+	}
+}
+
+// ORC-36, ORC-79: what is kept for each principal is bounded.
+func TestBounds(t *testing.T) {
+	rates := NewRates(1e9, 1)
+	marks := NewTombstones()
+	for i := range maxPrincipals + 100 {
+		name := "p" + string(rune('a'+i%26)) + time.Duration(i).String()
+		rates.Allow(name)
+		marks.Put(name, "x", belay.Cancellation{})
+	}
+	if len(rates.buckets) > maxPrincipals || len(marks.marks) > maxPrincipals {
+		t.Errorf("%d buckets, %d owners of marks", len(rates.buckets), len(marks.marks))
+	}
+	m := newMemory()
+	for i := range maxKeys + 100 {
+		_, unlock := m.of("p", time.Duration(i).String())
+		unlock()
+	}
+	if m.order.Len() > maxKeys || len(m.known) > maxKeys {
+		t.Errorf("%d keys", m.order.Len())
+	}
+}
