@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/belayhq/belay"
@@ -114,15 +115,31 @@ func (a *API) byRequest(ctx context.Context, name string, within reach, ended bo
 	} else {
 		runs, err = a.o.Control.List(ctx, belay.Filter{Owner: within.owner, Ended: ended})
 	}
-	runs = slices.DeleteFunc(slices.Clone(runs), func(i belay.Info) bool {
-		return i.Address == "" || RequestText(&i) != name || !within.sees(&i)
-	})
-	slices.SortStableFunc(runs, newestFirst)
-	return runs, err
+	var found []belay.Info
+	for n := range runs {
+		if i := &runs[n]; isNamed(i, name) && within.sees(i) {
+			found = append(found, *i)
+		}
+	}
+	slices.SortStableFunc(found, newestFirst)
+	return found, err
+}
+
+// isNamed reports whether the run's protocol id has this text (ORC-70). Most
+// runs that are asked have another one, which is seen without decoding it.
+func isNamed(i *belay.Info, name string) bool {
+	raw := i.Address
+	if raw == "" || raw[0] != '"' || len(raw) < 2 {
+		return raw != "" && raw == name
+	}
+	if !strings.Contains(raw, `\`) && raw[len(raw)-1] == '"' {
+		return raw[1:len(raw)-1] == name
+	}
+	return RequestText(i) == name
 }
 
 func newestFirst(x, y belay.Info) int {
-	return cmp.Or(y.Started.Compare(x.Started), cmp.Compare(y.ID.String(), x.ID.String()))
+	return cmp.Or(y.Started.Compare(x.Started), byID(y.ID, x.ID))
 }
 
 // settled finds the newest settled run with this protocol id (ORC-75): for a

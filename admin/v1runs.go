@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -146,39 +147,50 @@ func (a *API) listRuns(ctx context.Context, in *listRunsIn) (*listRunsOut, error
 	return out, nil
 }
 
-// collect lists the runs within the reach that pass, newest id first and behind
-// q.Before: those of the Control, and, where ended ones are wanted, those that
+// collect lists at most q.Limit runs within the reach that pass, newest id first
+// and behind q.Before: those of the Control, and, where ended ones are wanted, those that
 // only the history knows.
 func (a *API) collect(ctx context.Context, within reach, f belay.Filter, q HistoryQuery, keep func(*belay.Info) bool) (runs []belay.Info, incomplete bool, err error) {
 	f, ok := within.narrow(f)
 	if !ok {
 		return nil, false, nil
 	}
-	runs, err = a.o.Control.List(ctx, f)
+	known, err := a.o.Control.List(ctx, f)
 	if err != nil {
 		a.o.Logger.WarnContext(ctx, "not all runs could be listed", "error", err)
 		incomplete = true
 	}
-	drop := func(i belay.Info) bool {
-		return !q.Before.IsZero() && i.ID.String() >= q.Before.String() || !within.sees(&i) || !keep(&i)
+	// Pointers: there may be a hundred thousand runs, and a page has a hundred.
+	var picked []*belay.Info
+	pick := func(i *belay.Info) {
+		if (q.Before.IsZero() || byID(i.ID, q.Before) < 0) && within.sees(i) && keep(i) {
+			picked = append(picked, i)
+		}
 	}
-	runs = slices.DeleteFunc(slices.Clone(runs), drop)
+	for n := range slices.Backward(known) { // oldest first, so this is nearly sorted
+		pick(&known[n])
+	}
 	if f.Ended && a.o.History != nil {
 		q.Filter = belay.Filter{Owner: f.Owner, Server: f.Server, Kinds: f.Kinds, Labels: f.Labels}
 		old, err := a.o.History.Find(ctx, q)
 		if err != nil {
 			return nil, false, err
 		}
-		for _, d := range old {
-			if !drop(d.Info) {
-				runs = append(runs, d.Info)
-			}
+		for n := range old {
+			pick(&old[n].Info)
 		}
 	}
-	// Sorting is stable: of two with one id the Control's word stays.
-	slices.SortStableFunc(runs, func(x, y belay.Info) int { return strings.Compare(y.ID.String(), x.ID.String()) })
-	return slices.CompactFunc(runs, func(x, y belay.Info) bool { return x.ID == y.ID }), incomplete, nil
+	// Stable: of two with one id the Control's word stays.
+	slices.SortStableFunc(picked, func(x, y *belay.Info) int { return byID(y.ID, x.ID) })
+	picked = slices.CompactFunc(picked, func(x, y *belay.Info) bool { return x.ID == y.ID })
+	for _, i := range picked[:min(len(picked), q.Limit)] {
+		runs = append(runs, *i)
+	}
+	return runs, incomplete, nil
 }
+
+// byID orders run ids by age, oldest first.
+func byID(x, y belay.RunID) int { return bytes.Compare(x[:], y[:]) }
 
 // cut is the first page of the runs and the cursor of the next.
 func cut(runs []belay.Info, limit int) ([]belay.Info, string) {
