@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -53,6 +54,8 @@ type API struct {
 	streams streams
 	v1      http.Handler
 	doc     *huma.OpenAPI // what /openapi.json shows
+
+	patience time.Duration // for a body; tests have less
 }
 
 // New returns a door to a Control. It fails if a required option is missing or
@@ -81,7 +84,7 @@ func New(o Options) (*API, error) {
 		o.Version = "dev"
 	}
 	o.Permissions = checkPermissions(o.Permissions)
-	a := &API{o: o, memory: newMemory()}
+	a := &API{o: o, memory: newMemory(), patience: bodyPatience}
 	a.feed = newFeed(o.Control)
 	a.v1 = a.newV1()
 	return a, nil

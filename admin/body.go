@@ -6,6 +6,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 	"unicode"
@@ -52,19 +53,47 @@ func isJSON(r *http.Request) bool {
 	return err == nil && kind == "application/json"
 }
 
-// errTooLarge says that a body is over its bound.
-var errTooLarge = errors.New("the body is too large")
+// Why a body could not be read.
+var (
+	errTooLarge = errors.New("the body is too large")
+	errTooSlow  = errors.New("the body did not arrive in time")
+)
 
-// readBody reads at most [maxBody]; a longer one is errTooLarge.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+// bodyPatience is how long a body may take.
+const bodyPatience = 5 * time.Second
+
+// readBody reads at most [maxBody] in at most the API's patience. Afterwards no
+// deadline is left on the connection: the server reads on it to see whether the
+// client goes away, and a deadline that passes looks to it like that.
+func (a *API) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength > maxBody {
 		return nil, errTooLarge
 	}
+	c := http.NewResponseController(w)
+	_ = c.SetReadDeadline(time.Now().Add(a.patience)) // a writer without deadlines has a server of another kind
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if _, over := errors.AsType[*http.MaxBytesError](err); over {
+	_, over := errors.AsType[*http.MaxBytesError](err)
+	switch {
+	case over:
 		return nil, errTooLarge
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, errTooSlow
 	}
+	_ = c.SetReadDeadline(time.Time{})
 	return body, err
+}
+
+// refuseBody answers for a body of the seed's families that could not be read.
+func refuseBody(w http.ResponseWriter, err error) {
+	switch {
+	case errors.Is(err, errTooLarge):
+		refuse(w, http.StatusRequestEntityTooLarge, "Request body too large")
+	case errors.Is(err, errTooSlow):
+		w.Header().Set("Connection", "close")
+		refuse(w, http.StatusRequestTimeout, "Request body not received in time")
+	default: // the rest of it never came
+		refuse(w, http.StatusUnprocessableEntity, []finding{found("json_invalid", "JSON decode error", "body")})
+	}
 }
 
 // readCancel reads the body and the headers of a cancel. All that is wrong with

@@ -64,17 +64,14 @@ func (a *API) serveDirect(w http.ResponseWriter, r *http.Request, path string) b
 		refuse(w, http.StatusUnsupportedMediaType, "Unsupported Media Type")
 		return true
 	}
-	body, err := readBody(w, r)
-	if err == errTooLarge { //nolint:errorlint // made by readBody and never wrapped
-		refuse(w, http.StatusRequestEntityTooLarge, "Request body too large")
+	body, err := a.readBody(w, r)
+	if err != nil {
+		refuseBody(w, err)
 		return true
 	}
 	by := newAsker(p, reach{owner: p.Name()}, viaDirect, r)
 	if p.May(PermSystemConfig) || p.May(PermCancel) {
 		by.within = reach{all: true}
-	}
-	if err != nil {
-		body = nil // the rest never came
 	}
 	answer(w, r, by, body)
 	return true

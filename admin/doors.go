@@ -34,6 +34,14 @@ type Finder interface {
 	FindRequest(ctx context.Context, text, owner string, ended bool) ([]belay.Info, error)
 }
 
+// Pager is what a [belay.Control] may implement besides: it lists part of the
+// runs without copying all others, newest first by id, at most limit and, unless
+// before is zero, only runs with a smaller id. An error is beside the runs, as
+// with List.
+type Pager interface {
+	ListBefore(ctx context.Context, f belay.Filter, before belay.RunID, limit int) ([]belay.Info, error)
+}
+
 // Queued is what an error of [belay.Control.Cancel] may implement to say that
 // the cancel could not be delivered now, was written down, and will be carried
 // out when the run's node is back (ORC-47). Any other error that leaves the run

@@ -89,13 +89,9 @@ func (a *API) serveCancel(w http.ResponseWriter, r *http.Request, by asker) {
 		refuse(w, http.StatusUnsupportedMediaType, "Unsupported Media Type")
 		return
 	}
-	body, err := readBody(w, r)
-	if err == errTooLarge { //nolint:errorlint // made by readBody and never wrapped
-		refuse(w, http.StatusRequestEntityTooLarge, "Request body too large")
-		return
-	}
-	if err != nil { // the rest of the body never came
-		refuse(w, http.StatusUnprocessableEntity, []finding{found("json_invalid", "JSON decode error", "body")})
+	body, err := a.readBody(w, r)
+	if err != nil {
+		refuseBody(w, err)
 		return
 	}
 	o, wrong := readCancel(body, r.Header)

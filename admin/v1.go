@@ -1,10 +1,13 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
@@ -68,9 +71,38 @@ func (a *API) guard(mux *http.ServeMux) http.Handler {
 			a.openEvents(w, r, p)
 			return
 		}
+		body, err := a.readBody(w, r)
+		if err != nil {
+			problemBody(w, err)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		w = bodyRead{w}
 		ctx := context.WithValue(r.Context(), guestKey{}, &guest{p, r.RemoteAddr})
 		mux.ServeHTTP(w, r.WithContext(ctx))
 	})
+}
+
+// bodyRead is the writer of a request whose body has been read: the deadline
+// that huma sets for reading it, and leaves, would end a cancel's wait.
+type bodyRead struct{ http.ResponseWriter }
+
+func (bodyRead) SetReadDeadline(time.Time) error { return nil }
+
+// Unwrap makes the rest of the writer's abilities seen.
+func (b bodyRead) Unwrap() http.ResponseWriter { return b.ResponseWriter }
+
+// problemBody answers for a body that could not be read.
+func problemBody(w http.ResponseWriter, err error) {
+	switch {
+	case errors.Is(err, errTooLarge):
+		problem(w, http.StatusRequestEntityTooLarge, "the body is larger than 64 KiB")
+	case errors.Is(err, errTooSlow):
+		w.Header().Set("Connection", "close")
+		problem(w, http.StatusRequestTimeout, "the body did not arrive in time")
+	default:
+		problem(w, http.StatusBadRequest, "the body ended too early")
+	}
 }
 
 // noRoute answers for a path or a method that is not there, as a problem

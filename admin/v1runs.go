@@ -155,29 +155,22 @@ func (a *API) collect(ctx context.Context, within reach, f belay.Filter, q Histo
 	if !ok {
 		return nil, false, nil
 	}
-	known, err := a.o.Control.List(ctx, f)
-	if err != nil {
+	// Pointers: there may be a hundred thousand runs, and a page has a hundred.
+	var picked []*belay.Info
+	pick := func(i *belay.Info) bool {
+		fits := (q.Before.IsZero() || byID(i.ID, q.Before) < 0) && within.sees(i) && keep(i)
+		if fits {
+			picked = append(picked, i)
+		}
+		return fits
+	}
+	if err := a.listBefore(ctx, f, q, func(i *belay.Info) bool { pick(i); return len(picked) < q.Limit }); err != nil {
 		a.o.Logger.WarnContext(ctx, "not all runs could be listed", "error", err)
 		incomplete = true
 	}
-	// Pointers: there may be a hundred thousand runs, and a page has a hundred.
-	var picked []*belay.Info
-	pick := func(i *belay.Info) {
-		if (q.Before.IsZero() || byID(i.ID, q.Before) < 0) && within.sees(i) && keep(i) {
-			picked = append(picked, i)
-		}
-	}
-	for n := range slices.Backward(known) { // oldest first, so this is nearly sorted
-		pick(&known[n])
-	}
 	if f.Ended && a.o.History != nil {
-		q.Filter = belay.Filter{Owner: f.Owner, Server: f.Server, Kinds: f.Kinds, Labels: f.Labels}
-		old, err := a.o.History.Find(ctx, q)
-		if err != nil {
+		if err := a.remembered(ctx, f, q, pick); err != nil {
 			return nil, false, err
-		}
-		for n := range old {
-			pick(&old[n].Info)
 		}
 	}
 	// Stable: of two with one id the Control's word stays.
@@ -187,6 +180,55 @@ func (a *API) collect(ctx context.Context, within reach, f belay.Filter, q Histo
 		runs = append(runs, *i)
 	}
 	return runs, incomplete, nil
+}
+
+// listBefore gives runs of the Control to yield, roughly newest first, until it
+// returns false. Without a [Pager] it gives all, since nothing is known of their
+// order by id.
+func (a *API) listBefore(ctx context.Context, f belay.Filter, q HistoryQuery, yield func(*belay.Info) bool) error {
+	pager, ok := a.o.Control.(Pager)
+	if !ok {
+		known, err := a.o.Control.List(ctx, f)
+		for n := range slices.Backward(known) {
+			yield(&known[n])
+		}
+		return err
+	}
+	for before := q.Before; ; {
+		part, err := pager.ListBefore(ctx, f, before, q.Limit)
+		for n := range part {
+			if before = part[n].ID; !yield(&part[n]) {
+				return err
+			}
+		}
+		if err != nil || len(part) < q.Limit {
+			return err
+		}
+	}
+}
+
+// remembered gives the runs that the history holds to pick, newest first, until
+// there are enough: what pick leaves out must not shorten a page, which would
+// then look like the last.
+func (a *API) remembered(ctx context.Context, f belay.Filter, q HistoryQuery, pick func(*belay.Info) bool) error {
+	q.Filter = belay.Filter{Owner: f.Owner, Server: f.Server, Kinds: f.Kinds, Labels: f.Labels}
+	for {
+		old, err := a.o.History.Find(ctx, q)
+		if err != nil {
+			return err
+		}
+		enough := 0
+		for n := range old {
+			if pick(&old[n].Info) {
+				enough++
+			}
+			q.Before = old[n].ID
+		}
+		// Enough of them alone: some may be among the Control's already.
+		if len(old) < q.Limit || enough >= q.Limit {
+			return nil
+		}
+	}
 }
 
 // byID orders run ids by age, oldest first.
