@@ -31,7 +31,9 @@ var (
 
 // Authorizer says who sends a request. It is asked once for each request, before
 // anything of its body is read, from many goroutines at once. Cookies are no
-// credentials (ORC-34).
+// credentials (ORC-34). A peer whose process lies inside a run's tree must not
+// get a principal that may lift the latch or cancel another run (DESIGN 11, 10):
+// that, and the checks of Host and Origin, are the Authorizer's part.
 type Authorizer interface {
 	Principal(r *http.Request) (Principal, error)
 }

@@ -61,14 +61,14 @@ func TestEndedRun(t *testing.T) {
 func TestForeignIsUnknown(t *testing.T) {
 	r := newRig(t, Options{Permissions: ownerDoors})
 	run := r.call("bob", `"secret"`)
-	same := func(real, invented string) {
+	same := func(known, invented string) {
 		t.Helper()
-		a := r.cancel("ann", `{"requestId":"`+real+`"}`)
+		a := r.cancel("ann", `{"requestId":"`+known+`"}`)
 		b := r.cancel("ann", `{"requestId":"`+invented+`"}`)
-		if a.status != b.status || strings.ReplaceAll(a.body, real, invented) != b.body {
+		if a.status != b.status || strings.ReplaceAll(a.body, known, invented) != b.body {
 			t.Errorf("cancel tells them apart:\n%s\n%s", a.body, b.body)
 		}
-		c, d := r.status("ann", real), r.status("ann", invented)
+		c, d := r.status("ann", known), r.status("ann", invented)
 		if c.status != 404 || c.body != d.body || d.status != 404 {
 			t.Errorf("status tells them apart:\n%s\n%s", c.body, d.body)
 		}
@@ -140,9 +140,9 @@ func TestOwnersOne(t *testing.T) {
 // ORC-71: an id that looks like a run id does not shadow the run.
 func TestNoShadow(t *testing.T) {
 	r := newRig(t, Options{})
-	real := r.call("ann", `1`)
-	fake := r.call("bob", `"`+real.ID().String()+`"`)
-	if got := into[cancelled](r, r.cancel("op", `{"requestId":"`+real.ID().String()+`"}`), 200); *got.Run != real.ID() {
+	named := r.call("ann", `1`)
+	fake := r.call("bob", `"`+named.ID().String()+`"`)
+	if got := into[cancelled](r, r.cancel("op", `{"requestId":"`+named.ID().String()+`"}`), 200); *got.Run != named.ID() {
 		t.Errorf("%+v", got)
 	}
 	r.alive(fake)

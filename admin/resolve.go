@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -30,10 +29,10 @@ func RequestText(i *belay.Info) string {
 
 // requestIDJSON is the protocol id in its own JSON type (ORC-51).
 func requestIDJSON(i *belay.Info) json.RawMessage {
-	switch raw := []byte(i.Address); {
+	switch raw := json.RawMessage(i.Address); {
 	case len(raw) == 0:
 		return json.RawMessage("null")
-	case i.Kind != belay.KindTask && json.Valid(raw) && bytes.IndexByte([]byte(`"-0123456789`), raw[0]) >= 0:
+	case i.Kind != belay.KindTask && isRequestID(raw) && json.Valid(raw):
 		return raw
 	default: // a protocol whose ids are plain text
 		return compact(i.Address)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,12 +29,7 @@ type person struct {
 func (p person) Name() string { return p.name }
 
 func (p person) May(permission string) bool {
-	for _, have := range p.may {
-		if have == permission {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(p.may, permission)
 }
 
 // people is an Authorizer that knows these.

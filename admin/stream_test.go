@@ -29,7 +29,7 @@ func (r *rig) events(token, query, last string) *sse {
 	r.Helper()
 	ctx, end := context.WithTimeout(context.Background(), 10*time.Second)
 	r.Cleanup(end)
-	req, err := http.NewRequestWithContext(ctx, "GET", r.url+"/v1/events"+query, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url+"/v1/events"+query, nil)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -37,11 +37,11 @@ func (r *rig) events(token, query, last string) *sse {
 	if last != "" {
 		req.Header.Set("Last-Event-ID", last)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := http.DefaultClient.Do(req) //nolint:bodyclose // by close
 	if err != nil {
 		r.Fatal(err)
 	}
-	if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" {
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream" {
 		r.Fatalf("%s %s", resp.Status, resp.Header)
 	}
 	return &sse{r, resp, bufio.NewScanner(resp.Body), end}
