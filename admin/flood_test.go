@@ -1,0 +1,48 @@
+package admin
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Bad cancels as fast as 64 connections of one principal can send them leave
+// another's alone: every one of them works, and none waits long. The bound is
+// wide because the machine may be busy with other things; the figure is logged.
+func TestFlood(t *testing.T) {
+	r := newRig(t, Options{Limiter: NewRates(20, 40), Permissions: ownerDoors})
+	stop := make(chan struct{})
+	var floods sync.WaitGroup
+	defer floods.Wait()
+	defer close(stop)
+	for range 64 {
+		floods.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					r.cancel("op", `{"requestId":`)
+				}
+			}
+		})
+	}
+	var took []time.Duration
+	for i := range 30 {
+		run := r.call("bob", fmt.Sprint(i), with(&stopper{}))
+		start := time.Now()
+		got := r.cancel("bob", `{"requestId":"`+run.ID().String()+`"}`)
+		took = append(took, time.Since(start))
+		if got.status != 200 || !strings.Contains(got.body, `"affected":true`) {
+			t.Fatalf("%d %s", got.status, got.body)
+		}
+	}
+	slices.Sort(took)
+	t.Logf("median %v, worst %v", took[len(took)/2], took[len(took)-1])
+	if worst := took[len(took)-1]; worst > time.Second {
+		t.Errorf("a cancel took %v beside the flood", worst)
+	}
+}
