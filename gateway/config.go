@@ -121,6 +121,23 @@ type Config struct {
 
 	taskSlack time.Duration // see task.patience; default 30 s
 
+	// Gate is asked before a call that does work is let in; nil: all pass.
+	Gate Gate
+
+	// PassCancels says that Belay acts on no cancel of the caller (ORC-64): see
+	// passcancels.go for what that means exactly.
+	PassCancels bool
+
+	// NameRuns gives every call the names by which its caller knows it, as labels
+	// of its run (see labels.go), and the caller the id of the run, in the
+	// _meta of the result under io.github.belayhq/run.
+	NameRuns bool
+
+	// Trace takes part in W3C trace context: a call goes to the server as a span of
+	// its own, whose id is the last 8 bytes of its run's, in _meta.traceparent and,
+	// over HTTP, in the header; the run has the label trace_id. See trace.go.
+	Trace bool
+
 	// Idle, if set, is called once each time that nothing has passed for 5 s: the
 	// moment to give memory back. It must be quick and must not use the session.
 	Idle func()

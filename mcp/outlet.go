@@ -44,6 +44,19 @@ type Arrival struct {
 	// Params are headers that belong to the message and are passed on with it
 	// where the server is reached by HTTP (Mcp-Param-*, MCP-61).
 	Params []HeaderParam
+
+	// Labels are the caller's own names of the request, as headers gave them
+	// (request_id). They are only read. Nil: none.
+	Labels map[string]string
+
+	// Parent is the text of the id of the run below which the caller wants the
+	// request to hang, as a header named it; "": none.
+	Parent string
+
+	// Traceparent and Tracestate are the W3C trace context of the exchange, as
+	// its headers had it: not checked yet. What the request itself says in _meta
+	// goes before them.
+	Traceparent, Tracestate string
 }
 
 // HeaderParam is one header that belongs to a message.
