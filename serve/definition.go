@@ -162,7 +162,7 @@ func environ(changes map[string]string) []string {
 // handler is the configuration of the transport in front of the server.
 func (d *Definition) handler(o *Options, b httpserver.Backend) httpserver.Config {
 	c := httpserver.Config{
-		Backend: b, Path: Path(d.Name), Principal: o.Principal,
+		Backend: b, Path: Path(d.Name), Identify: o.Identify,
 		AllowedHosts: o.AllowedHosts, AllowedOrigins: o.AllowedOrigins,
 		Log: o.Log.With("server", d.Name),
 	}

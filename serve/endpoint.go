@@ -85,7 +85,7 @@ func (e *endpoint) Open(ctx context.Context, who httpserver.Caller, out mcp.Outl
 func (e *endpoint) open(ctx context.Context, who httpserver.Caller, out mcp.Outlet, modern bool) (*held, error) {
 	cfg := e.def.gateway(e.o)
 	cfg.Modern, cfg.Tasks = modern, &e.tasks
-	if e.o.Principal != nil && who.Principal != "" {
+	if e.o.Identify != nil && who.Principal != "" {
 		cfg.Owner = who.Principal
 	}
 	in, err := e.o.open(ctx, cfg, out)

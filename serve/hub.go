@@ -15,6 +15,7 @@ import (
 	"github.com/belayhq/belay/gateway"
 	"github.com/belayhq/belay/internal/peers"
 	"github.com/belayhq/belay/mcp"
+	"github.com/belayhq/belay/mcp/httpserver"
 	"github.com/belayhq/belay/proc"
 )
 
@@ -32,9 +33,9 @@ type Options struct {
 	Idle    func()                   // see [gateway.Config]
 	Version string                   // for /healthz
 
-	// Principal, AllowedHosts and AllowedOrigins are those of
-	// httpserver.Config; nil: everybody on loopback is local.
-	Principal      func(*http.Request) (string, error)
+	// Identify, AllowedHosts and AllowedOrigins are those of
+	// httpserver.Config; nil: everybody is the Owner.
+	Identify       func(*http.Request) (httpserver.Identity, error)
 	AllowedHosts   []string
 	AllowedOrigins []string
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/internal/config"
+	"github.com/belayhq/belay/mcp/httpserver"
 )
 
 // TestServesBothEras: each server is reached at its path, in both eras, and
@@ -58,7 +59,9 @@ func TestServesBothEras(t *testing.T) {
 // is in flight.
 func TestShared(t *testing.T) {
 	r := newRig(t, func(o *Options) {
-		o.Principal = func(r *http.Request) (string, error) { return r.Header.Get("X-Who"), nil }
+		o.Identify = func(r *http.Request) (httpserver.Identity, error) {
+			return httpserver.Identity{Principal: r.Header.Get("X-Who")}, nil
+		}
 	})
 	d := r.fake("a")
 	d.Idle = config.Some(300 * time.Millisecond)

@@ -22,7 +22,7 @@ func newJoined(o *Options, members func() []aggregate.Member) *joined {
 	log := o.Log.With("server", JoinedPath)
 	b := aggregate.New(aggregate.Config{Members: members, Version: o.Version, Log: log})
 	return &joined{b, httpserver.New(httpserver.Config{
-		Backend: b, Path: JoinedPath, Principal: o.Principal,
+		Backend: b, Path: JoinedPath, Identify: o.Identify,
 		AllowedHosts: o.AllowedHosts, AllowedOrigins: o.AllowedOrigins, Log: log,
 	})}
 }

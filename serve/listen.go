@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,15 +22,27 @@ var (
 	ErrNotLoopback = errors.New("the address is not this machine's loopback")
 )
 
-// Listen listens on a loopback address. Others are refused before anything is
-// bound: without authentication everybody who reaches the port could start
-// tools here (DESIGN section 8).
-func Listen(ctx context.Context, address string) (net.Listener, error) {
+// ListenOptions say where to listen.
+type ListenOptions struct {
+	// Address is HOST:PORT, or "unix:/path" of a socket.
+	Address string
+	// Open allows addresses of other interfaces than loopback: somebody
+	// authenticates every request.
+	Open bool
+	// TLS, with a certificate, encrypts; nil: plain HTTP. Not on a unix socket.
+	TLS *tls.Config
+}
+
+// Listen listens. Addresses that other machines reach are refused before anything is
+// bound, unless o.Open: without authentication everybody who reaches the port
+// could start tools here (DESIGN section 8).
+func Listen(ctx context.Context, o ListenOptions) (net.Listener, error) {
+	address := o.Address
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, fmt.Errorf("%q is not an address; write 127.0.0.1:7474", address)
 	}
-	if !loopback(host) {
+	if !o.Open && !loopback(host) {
 		return nil, fmt.Errorf("%w: %q would let other machines start tools here, and there is no authentication yet; listen on 127.0.0.1:%s, and let others in by ssh -L", ErrNotLoopback, address, port)
 	}
 	var lc net.ListenConfig

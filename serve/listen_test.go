@@ -17,26 +17,26 @@ import (
 
 // TestListen: loopback only, and a port in use is said in words.
 func TestListen(t *testing.T) {
-	l, err := Listen(t.Context(), "127.0.0.1:0")
+	l, err := Listen(t.Context(), ListenOptions{Address: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if _, err := Listen(t.Context(), l.Addr().String()); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "--listen") {
+	if _, err := Listen(t.Context(), ListenOptions{Address: l.Addr().String()}); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "--listen") {
 		t.Errorf("in use: %v", err)
 	}
 	for _, address := range []string{":0", "0.0.0.0:0", "[::]:0", "192.0.2.1:0", "example.com:0", "127.0.0.1.example.com:0"} {
-		if _, err := Listen(t.Context(), address); !errors.Is(err, ErrNotLoopback) {
+		if _, err := Listen(t.Context(), ListenOptions{Address: address}); !errors.Is(err, ErrNotLoopback) {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
 	for _, address := range []string{"7474", "127.0.0.1", "127.0.0.1:http:1", "127.0.0.1:99999"} {
-		if _, err := Listen(t.Context(), address); err == nil {
+		if _, err := Listen(t.Context(), ListenOptions{Address: address}); err == nil {
 			t.Errorf("%s is taken", address)
 		}
 	}
 	for _, address := range []string{"localhost:0", "127.0.0.2:0"} {
-		l, err := Listen(t.Context(), address)
+		l, err := Listen(t.Context(), ListenOptions{Address: address})
 		if err != nil {
 			t.Errorf("%s: %v", address, err)
 			continue

@@ -13,6 +13,7 @@ import (
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/internal/config"
 	"github.com/belayhq/belay/internal/faketool"
+	"github.com/belayhq/belay/mcp/httpserver"
 )
 
 // modernCall is a call under an id of the caller's choice.
@@ -28,7 +29,9 @@ func TestWitnessPosted(t *testing.T) {
 	t.Parallel()
 	each(t, true, func(t *testing.T, _ *rig, k behind) {
 		r := newRig(t, func(o *Options) {
-			o.Principal = func(*http.Request) (string, error) { return "somebody", nil }
+			o.Identify = func(*http.Request) (httpserver.Identity, error) {
+				return httpserver.Identity{Principal: "somebody"}, nil
+			}
 		})
 		r.apply(k.define(r))
 		begin := func(id, key string) <-chan answer {

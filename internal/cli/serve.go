@@ -58,7 +58,7 @@ func (c *serveCmd) Run(env *Env) error {
 		return exitWith(ExitUsage)
 	}
 	ctx := context.Background()
-	l, err := serve.Listen(ctx, plan.address(conf))
+	l, err := serve.Listen(ctx, serve.ListenOptions{Address: plan.address(conf)})
 	if err != nil {
 		return exitErrorf(ExitUsage, "serve: %v", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/mcp"
@@ -55,7 +56,7 @@ type Session interface {
 
 // Caller is what is known of a caller when its conversation begins.
 type Caller struct {
-	Principal string // who it is, as Config.Principal found out
+	Principal string // who it is, as Config.Identify found out
 	Remote    string // its address, for logs
 	Agent     string // its User-Agent, bounded, for logs
 
@@ -63,6 +64,8 @@ type Caller struct {
 	// in the _meta of a modern request. Empty on a 2024-11-05 connection, which
 	// is opened before anything is said.
 	Revision string
+
+	expires time.Time // of the identity that this request came with
 }
 
 // Errors that a [Backend] returns and that get an answer of their own.

@@ -29,9 +29,11 @@ type Config struct {
 	// stripped, and the path is empty or "/".
 	Path string
 
-	// Principal finds out who sent a request; nil: everybody is "local". An error
-	// is answered with 401.
-	Principal func(*http.Request) (string, error)
+	// Identify finds out who sent a request; nil: everybody is "local". It is
+	// asked for every request, after the checks of Host and Origin and before the
+	// body is read, has to be cheap, and is called concurrently. An error is
+	// answered with 401, or as it says itself if it is a [Refuser].
+	Identify func(*http.Request) (Identity, error)
 
 	// AllowedHosts are values of the Host header that are served beside the
 	// names of this machine's loopback, which always are when the connection

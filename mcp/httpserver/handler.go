@@ -78,15 +78,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		turnAway(w, f)
 		return
 	}
-	who := Caller{Principal: local, Remote: r.RemoteAddr, Agent: agent(r)}
-	if h.cfg.Principal != nil {
-		principal, err := h.cfg.Principal(r)
-		if err != nil {
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			turnAway(w, &failure{status: http.StatusUnauthorized, code: codeInvalidRequest, text: "not authorized: " + belay.CleanReason(err.Error())})
-			return
-		}
-		who.Principal = principal
+	who := Caller{Remote: r.RemoteAddr, Agent: agent(r)}
+	if f := h.identify(w, r, &who); f != nil {
+		turnAway(w, f)
+		return
 	}
 	switch h.below(r) {
 	case "", "/":

@@ -101,7 +101,7 @@ func TestBadBodies(t *testing.T) {
 // Whoever is refused before the body is read is answered whether that body ever
 // comes or not.
 func TestRefusedBeforeTheBody(t *testing.T) {
-	r := newRig(t, Config{Principal: who})
+	r := newRig(t, Config{Identify: who})
 	for header, want := range map[string]int{"Origin: http://evil.com": 403, "X-Nobody: 1": 401} {
 		if got := answer(t, r.socket(rawPost("{", 1000, header))); got.status != want || errorOf(got.body) == 0 {
 			t.Errorf("%s: %+v", header, got)

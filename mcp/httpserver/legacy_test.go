@@ -63,16 +63,16 @@ func TestLegacyVersionHeader(t *testing.T) {
 }
 
 // who takes everybody's word for it; the empty word is nobody's.
-func who(r *http.Request) (string, error) {
+func who(r *http.Request) (Identity, error) {
 	if values := r.Header.Values("X-Who"); len(values) > 0 {
-		return values[0], nil
+		return Identity{Principal: values[0]}, nil
 	}
-	return "", http.ErrNoCookie
+	return Identity{}, http.ErrNoCookie
 }
 
 // MCP-G12: a session belongs to its principal.
 func TestSessionsBelongToPrincipals(t *testing.T) {
-	r := newRig(t, Config{Principal: who})
+	r := newRig(t, Config{Identify: who})
 	if got := r.post(call("1", "now"), "X-Who: "); got.status != 401 || got.header.Get("WWW-Authenticate") == "" {
 		t.Errorf("nobody: %+v", got)
 	}

@@ -23,7 +23,7 @@ func TestParamHeadersAreChecked(t *testing.T) {
 		}
 		standard(s, a)
 	}
-	r := newRig(t, Config{Backend: f, Principal: who})
+	r := newRig(t, Config{Backend: f, Identify: who})
 	send := func(args string, headers ...string) reply {
 		body, standard := modernCall("7", "now")
 		return r.post(strings.Replace(body, `"name":`, `"arguments":`+args+`,"name":`, 1), append(append([]string{"X-Who: ana"}, standard...), headers...)...)

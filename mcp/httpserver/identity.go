@@ -1,0 +1,61 @@
+package httpserver
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/belayhq/belay"
+)
+
+// Identity is who sent a request, as [Config.Identify] found out.
+type Identity struct {
+	Principal string    // the owner of what the request starts
+	Expires   time.Time // streams end then; zero: never
+}
+
+// Refuser is an error of [Config.Identify] that knows its own answer. Statuses
+// other than 401, 403, 429 and 503 become 401. The headers are added to the
+// response; text is what the caller reads, and must not hold a part of the
+// credentials.
+type Refuser interface {
+	error
+	Refusal() (status int, header http.Header, text string)
+}
+
+// identify fills in who sent the request.
+func (h *Handler) identify(w http.ResponseWriter, r *http.Request, who *Caller) *failure {
+	if h.cfg.Identify == nil {
+		who.Principal = local
+		return nil
+	}
+	id, err := h.cfg.Identify(r)
+	if err != nil {
+		return refusal(w.Header(), err)
+	}
+	who.Principal, who.expires = id.Principal, id.Expires
+	return nil
+}
+
+// refusal turns an error of Identify into an answer. An error that says nothing
+// about its answer is a 401 without details: it may hold what the caller must
+// not read.
+func refusal(header http.Header, err error) *failure {
+	f := &failure{status: http.StatusUnauthorized, code: codeInvalidRequest, text: "not authenticated"}
+	var known Refuser
+	if errors.As(err, &known) {
+		status, more, text := known.Refusal()
+		switch status {
+		case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable:
+			f.status = status
+		}
+		for name, values := range more {
+			header[http.CanonicalHeaderKey(name)] = values
+		}
+		f.text = belay.CleanReason(text)
+	}
+	if f.status == http.StatusUnauthorized && header.Get("WWW-Authenticate") == "" {
+		header.Set("WWW-Authenticate", `Bearer realm="belay"`)
+	}
+	return f
+}
