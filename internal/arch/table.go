@@ -150,7 +150,7 @@ var Table = []Row{
 	},
 	{
 		"internal/config", 3,
-		[]string{"hook"},
+		[]string{"auth", "hook"},
 		[]string{"github.com/goccy/go-yaml", "github.com/go-json-experiment/json/jsontext"},
 		"files become servers; places in YAML and JSON are what its messages are about",
 	},

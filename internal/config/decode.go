@@ -46,6 +46,7 @@ type field struct {
 	min    string
 	above  string
 	secret bool
+	path   bool
 	index  []int
 }
 
@@ -71,7 +72,7 @@ func fields(t reflect.Type) []field {
 		if key == "" {
 			continue
 		}
-		f := field{key: key, min: sf.Tag.Get("min"), above: sf.Tag.Get("above"), secret: sf.Tag.Get("secret") != "", index: []int{i}}
+		f := field{key: key, min: sf.Tag.Get("min"), above: sf.Tag.Get("above"), secret: sf.Tag.Get("secret") != "", path: sf.Tag.Get("path") != "", index: []int{i}}
 		if enum := sf.Tag.Get("enum"); enum != "" {
 			f.enum = strings.Split(enum, ",")
 		}
@@ -106,6 +107,8 @@ func (d *decoder) value(v reflect.Value, at spot, f field) {
 		fresh := reflect.New(v.Type().Elem())
 		d.value(fresh.Elem(), at, f)
 		v.Set(fresh)
+	case v.Type() == reflect.TypeFor[time.Time]():
+		d.scalar(v, at, f)
 	case v.Kind() == reflect.Struct:
 		d.fields(v, at, f)
 	case v.Kind() == reflect.Map:
@@ -142,11 +145,9 @@ func (d *decoder) fields(v reflect.Value, at spot, f field) {
 // to which it belongs.
 func (d *decoder) unknown(at spot, t reflect.Type, known []field) {
 	key, keys := at.key.text, keysOf(known)
-	if nearest(key, keys) == "" {
-		if place := elsewhere(key, t); place != "" {
-			d.failf(at.atKey(), "%q is not a key here; it belongs %s", key, place)
-			return
-		}
+	if place := elsewhere(key, t); place != "" {
+		d.failf(at.atKey(), "%q is not a key here; it belongs %s", key, place)
+		return
 	}
 	d.failf(at.atKey(), "unknown key %q (%s)", key, didYouMean(key, keys))
 }
@@ -160,6 +161,11 @@ func elsewhere(key string, t reflect.Type) string {
 		{reflect.TypeFor[Policy](), "to a server, or to defaults:"},
 		{reflect.TypeFor[Server](), "to a server, under servers:"},
 		{reflect.TypeFor[file](), "to the top of the file"},
+		{reflect.TypeFor[TLS](), "under tls:"},
+		{reflect.TypeFor[Auth](), "under auth:"},
+		{reflect.TypeFor[Issuer](), "to an issuer, under auth:"},
+		{reflect.TypeFor[Ledger](), "under ledger:"},
+		{reflect.TypeFor[Orchestrate](), "under orchestrate:"},
 	} {
 		if place.in != t && slices.Contains(keysOf(fields(place.in)), key) {
 			return place.say
@@ -225,6 +231,9 @@ func (d *decoder) scalar(v reflect.Value, at spot, f field) bool {
 			d.failf(at, "%s cannot be %s (%s)", f.key, shown, oneOf(text, f.enum))
 			return false
 		}
+		if f.path {
+			text = d.vars.folder(text, d.dir)
+		}
 		*to = text
 	case *bool:
 		if n.kind != kindBool {
@@ -239,6 +248,29 @@ func (d *decoder) scalar(v reflect.Value, at spot, f field) bool {
 			return false
 		}
 		*to = i
+	case *float64:
+		number, err := parseNumber(n.text)
+		if err != nil || f.above != "" && number == 0 {
+			d.failf(at, "%s has to be a number above 0, not %s", f.key, shown)
+			return false
+		}
+		*to = number
+	case *Size:
+		size, err := parseSize(n.text)
+		if err != nil {
+			d.failf(at, "%s: %s is not a size (%v)", f.key, shown, err)
+			return false
+		}
+		*to = size
+	case *time.Time:
+		text, err := d.vars.expand(n.text)
+		if err == nil {
+			*to, err = parseDate(text)
+		}
+		if err != nil {
+			d.failf(at, "%s: %s is not a date (%v)", f.key, shown, err)
+			return false
+		}
 	case *time.Duration:
 		t, err := parseDuration(n)
 		if err != nil {

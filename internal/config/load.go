@@ -15,6 +15,7 @@ import (
 type Options struct {
 	File    string   // belay.yaml; empty: none
 	Editors []string // files of editors
+	Listen  string   // what the command line says; goes before the file. Here only to be checked
 	Flags   Policy   // what the command line says of all servers; unsaid: the built-in defaults
 
 	Getenv func(string) string // nil: os.Getenv
@@ -27,6 +28,8 @@ type Config struct {
 	Servers []Server // complete: policies and tools say everything
 	Files   []string // what was read, absolute: the files to watch
 	Notes   []string // one line each, for the log: what was left out or changed, and why
+
+	Settings // complete, with and without a file
 }
 
 // maxFile is the most that is read of a file, in bytes.
@@ -40,6 +43,7 @@ func Load(o Options) (*Config, error) {
 		o.Getenv = os.Getenv
 	}
 	l := loader{options: o, config: &Config{}, base: o.Flags.over(Defaults())}
+	prefill(reflect.ValueOf(&l.config.Settings).Elem())
 	if o.File != "" {
 		if err := l.belay(o.File); err != nil {
 			return nil, err
@@ -49,6 +53,12 @@ func Load(o Options) (*Config, error) {
 		if err := l.editor(name); err != nil {
 			return nil, err
 		}
+	}
+	switch enabled, known, err := cancellation(o.Getenv); {
+	case err != nil:
+		l.problems = append(l.problems, Problem{File: "environment", Text: err.Error()})
+	case known:
+		l.config.Cancellation.Enabled = enabled
 	}
 	if len(l.problems) > 0 {
 		return nil, l.problems
@@ -94,14 +104,14 @@ func (l *loader) belay(name string) error {
 	if err != nil {
 		return err
 	}
-	var f file
+	f := file{Settings: l.config.Settings}
 	if root := readYAML(d, bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))); root != nil {
 		root.dropPrivate()
 		d.value(reflect.ValueOf(&f).Elem(), spot{value: root}, field{key: name})
 	}
 	l.problems = append(l.problems, d.problems...)
 	l.base = f.Defaults.over(l.base)
-	l.config.Listen, l.config.Log = f.Listen.Value, f.Log.Value
+	l.config.Listen, l.config.Log, l.config.Settings = f.Listen.Value, f.Log.Value, f.Settings
 	for i := range f.Servers {
 		l.add(&f.Servers[i])
 	}

@@ -5,7 +5,7 @@ import "time"
 // Tags of the fields: key is the name in the file; default is what holds when
 // nobody says anything; enum lists the values that there are; min is the least
 // value, above the value that it must exceed; secret keeps values out of
-// messages.
+// messages; path makes a file's name absolute.
 
 // file is belay.yaml.
 type file struct {
@@ -13,6 +13,8 @@ type file struct {
 	Log      Option[string] `key:"log" default:"info" enum:"debug,info,warn,error,off"`
 	Defaults Policy         `key:"defaults"`
 	Servers  serverList     `key:"servers"`
+
+	Settings
 }
 
 // Server is one server, with everything said about it.
