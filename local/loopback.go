@@ -20,6 +20,9 @@ type Holders struct {
 	Pids  []int // of this user's processes; none: it is another user's, or nobody holds it any more
 }
 
+// KnowsHolders says whether [HoldersOf] can find out anything on this system.
+const KnowsHolders = knowsHolders
+
 // HoldersOf finds out who holds the other end of a connection (DESIGN 11, 10: an
 // agent with its user's token is still an agent). It reads the tables of /proc,
 // which takes milliseconds: ask once for a connection. A descriptor may be handed

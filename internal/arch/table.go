@@ -161,8 +161,14 @@ var Table = []Row{
 		"the hub: the one place where the transport towards callers and the gateway meet",
 	},
 	{
-		"internal/cli", 5,
-		[]string{".", "proc", "supervise", "internal/peers", "internal/config", "mcp", "jsonrpc", "local", "gateway", "serve", "internal/adopt", "internal/builtin", "internal/demo", "internal/faketool"},
+		"node", 5,
+		[]string{".", "admin", "auth", "ledger", "local", "mcp/httpserver", "serve"},
+		nil,
+		"one server for several people: the joints between the hub, the admin API, the ledger and who may do what",
+	},
+	{
+		"internal/cli", 6,
+		[]string{".", "auth", "node", "proc", "supervise", "internal/peers", "internal/config", "mcp", "jsonrpc", "local", "gateway", "serve", "internal/adopt", "internal/builtin", "internal/demo", "internal/faketool"},
 		[]string{"github.com/alecthomas/kong", "github.com/fsnotify/fsnotify", "golang.org/x/sys"},
 		"the commands; kong reads the command line, x/sys knows the terminal's foreground group",
 	},
@@ -173,7 +179,7 @@ var Table = []Row{
 		"the scenes of belay demo",
 	},
 	{
-		"cmd/belay", 6,
+		"cmd/belay", 7,
 		[]string{"internal/cli", "proc", "internal/faketool"},
 		nil,
 		"main: a dozen lines; proc and faketool because a guardian and a fake are this binary again",
