@@ -148,9 +148,9 @@ func (c *call) abandon(why belay.Cancellation) {
 	}
 }
 
-// hand gives the call to the member's session. It must not be called with a
-// lock held.
-func (c *call) hand(name string, on httpserver.Session, m *mcp.Message, params []mcp.HeaderParam) {
+// hand gives the call to the member's session, with all that is known of its
+// arrival. It must not be called with a lock held.
+func (c *call) hand(name string, on httpserver.Session, a mcp.Arrival) {
 	c.s.mu.Lock()
 	if c.done || c.gone != nil {
 		c.s.mu.Unlock()
@@ -158,7 +158,7 @@ func (c *call) hand(name string, on httpserver.Session, m *mcp.Message, params [
 		return
 	}
 	c.name, c.on = name, on
-	a := mcp.Arrival{Message: m, To: c, ByExchange: c.s.era == mcp.Modern, Params: params}
+	a.To, a.ByExchange = c, c.s.era == mcp.Modern
 	if c.pass != 0 || a.ByExchange {
 		c.theirs = nextExchange()
 	}

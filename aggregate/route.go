@@ -111,14 +111,18 @@ func (s *session) byURI(c *call, a *mcp.Arrival, path ...string) {
 		s.to(c, a, server)
 		return
 	}
-	m, params := copied(a)
+	own, ok := copied(a)
+	if !ok {
+		c.failf(mcp.CodeInternal, unreadable)
+		return
+	}
 	s.background(c, func() {
 		server := s.find(c, uri)
 		switch {
 		case c.ctx.Err() != nil:
 			c.stopped()
 		case server != "":
-			s.carry(c, server, m, params)
+			s.carry(c, server, own)
 		case s.era == mcp.Modern:
 			c.answer(jsonrpc.AppendError(nil, c.id, mcp.CodeInvalidParams, "no server has this resource", uriData(uri)))
 		default:
@@ -215,38 +219,41 @@ func (s *session) unknown(c *call, a *mcp.Arrival) {
 func (s *session) to(c *call, a *mcp.Arrival, server string, edits ...jsonrpc.Edit) {
 	on := s.near(server)
 	if on != nil && len(edits) == 0 {
-		c.hand(server, on, a.Message, a.Params)
+		c.hand(server, on, *a)
 		return
 	}
-	m, params := copied(a, edits...)
-	if m == nil {
-		c.failf(mcp.CodeInternal, "the request could not be read again")
+	own, ok := copied(a, edits...)
+	if !ok {
+		c.failf(mcp.CodeInternal, unreadable)
 		return
 	}
 	if on != nil {
-		c.hand(server, on, m, params)
+		c.hand(server, on, own)
 		return
 	}
-	s.background(c, func() { s.carry(c, server, m, params) })
+	s.background(c, func() { s.carry(c, server, own) })
 }
 
-// copied is a copy of an arrival's message, with edits, and of its headers.
-func copied(a *mcp.Arrival, edits ...jsonrpc.Edit) (*mcp.Message, []mcp.HeaderParam) {
+// unreadable should never be said: what is read again was read before.
+const unreadable = "the request could not be read again"
+
+// copied is an arrival that may be kept: with a message of its own, in which the
+// edits are made, and what its headers said.
+func copied(a *mcp.Arrival, edits ...jsonrpc.Edit) (mcp.Arrival, bool) {
 	m, err := edited(a.Frame, func(*mcp.Message) []jsonrpc.Edit { return edits })
-	if err != nil {
-		return nil, nil
-	}
-	return m, slices.Clone(a.Params)
+	own := *a
+	own.Message, own.Params = m, slices.Clone(a.Params)
+	return own, err == nil
 }
 
 // carry gives a request to a member that has to be reached first.
-func (s *session) carry(c *call, server string, m *mcp.Message, params []mcp.HeaderParam) {
+func (s *session) carry(c *call, server string, a mcp.Arrival) {
 	on, err := s.reach(c.ctx, server)
 	switch {
 	case c.ctx.Err() != nil:
 		c.stopped()
 	case err == nil:
-		c.hand(server, on, m, params)
+		c.hand(server, on, a)
 	case errors.Is(err, errUnknown):
 		c.failf(mcp.CodeInvalidParams, "there is no server %q any more", server)
 	case errors.Is(err, httpserver.ErrEra):
