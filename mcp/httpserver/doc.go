@@ -26,6 +26,15 @@
 //     with Last-Event-ID that resumes exactly that stream (MCP-31, MCP-33).
 //   - 2024-11-05: the loss of the one stream is the end of the session.
 //
+// Who sent a request is found out for each ([Config.Identify]); nothing is
+// remembered of credentials. When those of a stream's request expire, the stream
+// ends, if its caller can come back to it: a GET stream, an event stream of
+// which it has an event id, a subscription, the one of 2024-11-05. That is a
+// connection that broke off, as above. A response without such an id goes on to
+// its end: it is all that its caller has of the call, and a call that was
+// allowed to begin is not taken away by a clock. Sessions outlive credentials,
+// and belong to their principal.
+//
 // A connection of which the caller closed its half counts as broken off: over
 // HTTP/1 the two cannot be told apart without writing.
 //
@@ -40,7 +49,9 @@
 //   - A cancel notification is answered 202 in every shape and era, except to an
 //     ended session or a caller that may not be here (MCP-G10).
 //   - A session is found by its id, 130 random bits, and by nobody but the
-//     principal that opened it (MCP-G12).
+//     principal that opened it (MCP-G12): to others it is as one that never was.
+//   - What headers say of a request beside the protocol (X-Request-Id, trace
+//     context, Belay-Parent) is bounded and printable; what is not, is dropped.
 //   - Headers that repeat parts of the body are checked against it before the
 //     server sees the message (MCP-60, MCP-G37). Every refusal has a JSON-RPC
 //     error in its body.

@@ -1,6 +1,9 @@
 package httpserver
 
 import (
+	"crypto/tls"
+	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -8,43 +11,85 @@ import (
 	"strings"
 )
 
-// guard refuses what a foreign web page could make a browser send: a page that
+// ErrForeign says that a request looks like one that a foreign web page made a
+// browser send.
+var ErrForeign = errors.New("not served")
+
+// Guard refuses what a foreign web page could make a browser send: a page that
 // has re-bound its name to this machine (Host), or one that just posts
-// (Origin). It applies to every request (MCP-43, MCP-G37).
-func (h *Handler) guard(r *http.Request) *failure {
-	home := overLoopback(r)
-	if !h.hostAllowed(r.Host, home) {
-		return fail(http.StatusForbidden, codeInvalidRequest, noID, "Host %.100q is not served; add it to the allowed hosts if it is yours", r.Host)
+// (Origin). See [Config] for the lists. It applies to every request (MCP-43,
+// MCP-G37, DESIGN section 8), and is no authentication: programs send what they
+// like.
+//
+// Where a page can re-bind its name, which is over loopback in the clear, Host
+// has to be a name of this machine. Elsewhere everybody is authenticated, TLS
+// knows the name, or no browser gets there (unix sockets): any Host is fine
+// there unless some are listed, and a page of that very Host may ask.
+type Guard struct {
+	AllowedHosts, AllowedOrigins []string
+}
+
+// Check returns nil, or why the request is not served; that matches
+// [ErrForeign], and is answered with 403.
+func (g *Guard) Check(r *http.Request) error {
+	home, rule := cameBy(r)
+	if !g.hostAllowed(r.Host, home, rule) {
+		return fmt.Errorf("%w: Host %.100q is not one of this server; add it to the allowed hosts if it is yours", ErrForeign, r.Host)
 	}
 	origins := r.Header["Origin"]
 	if len(origins) == 0 {
 		return nil
 	}
-	if len(origins) > 1 || !h.originAllowed(origins[0], home) {
-		return fail(http.StatusForbidden, codeInvalidRequest, noID, "Origin %.100q is not allowed; add it to the allowed origins if it is yours", origins[0])
+	if len(origins) > 1 || !g.originAllowed(origins[0], r, home) {
+		return fmt.Errorf("%w: Origin %.100q is not allowed; add it to the allowed origins if it is yours", ErrForeign, origins[0])
 	}
 	return nil
 }
 
-// overLoopback reports whether the connection came in over the loopback
-// interface, so that nobody but this machine can have meant it.
-func overLoopback(r *http.Request) bool {
-	tcp, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
-	return ok && tcp.IP.IsLoopback()
+func (h *Handler) guard(r *http.Request) *failure {
+	g := Guard{h.cfg.AllowedHosts, h.cfg.AllowedOrigins}
+	if err := g.Check(r); err != nil {
+		return fail(http.StatusForbidden, codeInvalidRequest, noID, "%v", err)
+	}
+	return nil
 }
 
-func (h *Handler) hostAllowed(host string, home bool) bool {
-	if home && loopbackName(host) {
+// hostRule says what is asked of the Host header.
+type hostRule uint8
+
+const (
+	hostOurs   hostRule = iota // a name of this machine, or a listed one
+	hostListed                 // a listed one, if there are any
+	hostAny
+)
+
+// cameBy says by which way a request came: home is over the loopback
+// interface, so that nobody but this machine can have meant it.
+func cameBy(r *http.Request) (home bool, rule hostRule) {
+	switch a := r.Context().Value(http.LocalAddrContextKey).(type) {
+	case *net.TCPAddr:
+		home = a.IP.IsLoopback()
+	case *net.UnixAddr:
+		return false, hostAny
+	}
+	if home && r.TLS == nil {
+		return true, hostOurs
+	}
+	return home, hostListed
+}
+
+func (g *Guard) hostAllowed(host string, home bool, rule hostRule) bool {
+	if rule == hostAny || home && loopbackName(host) {
 		return true
 	}
-	if len(h.cfg.AllowedHosts) == 0 {
-		return !home
+	if len(g.AllowedHosts) == 0 {
+		return rule != hostOurs
 	}
-	return hostListed(h.cfg.AllowedHosts, host)
+	return listed(g.AllowedHosts, host)
 }
 
-func (h *Handler) originAllowed(origin string, home bool) bool {
-	for _, allowed := range h.cfg.AllowedOrigins {
+func (g *Guard) originAllowed(origin string, r *http.Request, home bool) bool {
+	for _, allowed := range g.AllowedOrigins {
 		if allowed == "*" || strings.EqualFold(allowed, origin) {
 			return true
 		}
@@ -57,16 +102,28 @@ func (h *Handler) originAllowed(origin string, home bool) bool {
 		return true
 	}
 	// A page of a host that is ours by name; "*" in that list names nobody.
-	for _, allowed := range h.cfg.AllowedHosts {
-		if allowed != "*" && hostListed([]string{allowed}, u.Host) {
+	for _, allowed := range g.AllowedHosts {
+		if allowed != "*" && listed([]string{allowed}, u.Host) {
 			return true
 		}
 	}
-	return false
+	return (!home || r.TLS != nil) && sameOrigin(u, r.Host, r.TLS)
 }
 
-// hostListed reports whether host is in the list: with its port, or by name.
-func hostListed(list []string, host string) bool {
+// sameOrigin reports whether a page comes from the very host that it asks.
+func sameOrigin(u *url.URL, host string, over *tls.ConnectionState) bool {
+	if over != nil && u.Scheme != "https" {
+		return false
+	}
+	port := ":80"
+	if u.Scheme == "https" {
+		port = ":443"
+	}
+	return host != "" && strings.EqualFold(strings.TrimSuffix(u.Host, port), strings.TrimSuffix(host, port))
+}
+
+// listed reports whether host is in the list: with its port, or by name.
+func listed(list []string, host string) bool {
 	name, _ := splitHost(host)
 	for _, allowed := range list {
 		if allowed == "*" || strings.EqualFold(allowed, host) {

@@ -63,10 +63,15 @@ func TestGuardAwayFromLoopback(t *testing.T) {
 		fine         bool
 	}{
 		{open, "x.example", "", true},
-		{open, "x.example", "https://x.example", false},
+		{open, "x.example", "https://x.example", true}, // a page of this very host
+		{open, "x.example:8443", "https://x.example:8443", true},
+		{open, "x.example", "https://x.example:8443", false},
+		{open, "x.example", "https://evil.example", false},
+		{open, "x.example", "null", false},
 		{open, "x.example", "http://localhost", false},
 		{named, "a.example", "https://a.example:8", true},
 		{named, "b.example", "", false},
+		{named, "b.example", "https://b.example", false},
 		{named, "localhost", "", false},
 	} {
 		if f := c.h.guard(away(c.host, c.origin)); (f == nil) != c.fine {

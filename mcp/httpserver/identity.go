@@ -23,6 +23,8 @@ type Refuser interface {
 	Refusal() (status int, header http.Header, text string)
 }
 
+var errNobody = errors.New("the principal has no name")
+
 // identify fills in who sent the request.
 func (h *Handler) identify(w http.ResponseWriter, r *http.Request, who *Caller) *failure {
 	if h.cfg.Identify == nil {
@@ -30,7 +32,11 @@ func (h *Handler) identify(w http.ResponseWriter, r *http.Request, who *Caller) 
 		return nil
 	}
 	id, err := h.cfg.Identify(r)
+	if err == nil && id.Principal == "" {
+		err = errNobody
+	}
 	if err != nil {
+		h.cfg.Log.Debug("a request was refused: it is not known whose it is", "error", err, "remote", r.RemoteAddr)
 		return refusal(w.Header(), err)
 	}
 	who.Principal, who.expires = id.Principal, id.Expires

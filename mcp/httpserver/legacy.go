@@ -29,9 +29,9 @@ func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request, who Caller
 	}
 	switch {
 	case batch:
-		h.serveBatch(w, r, s, in, accept)
+		h.serveBatch(w, r, who, s, in, accept)
 	case m.Kind == jsonrpc.Request:
-		h.legacyCall(w, r, s, in, accept, shape{number: h.exchanges.Add(1), priming: canPrime(header(r, headerVersion))}, "")
+		h.legacyCall(w, r, who, s, in, accept, shape{number: h.exchanges.Add(1), priming: canPrime(header(r, headerVersion))}, "")
 	default:
 		s.be.Deliver(mcp.Arrival{Message: m})
 		in.release()
@@ -67,14 +67,14 @@ func (h *Handler) serveInitialize(w http.ResponseWriter, r *http.Request, who Ca
 		refuse(w, f)
 		return
 	}
-	h.legacyCall(w, r, s, in, accept, shape{number: h.exchanges.Add(1), priming: canPrime(who.Revision), opens: true}, s.id)
+	h.legacyCall(w, r, who, s, in, accept, shape{number: h.exchanges.Add(1), priming: canPrime(who.Revision), opens: true}, s.id)
 }
 
 // legacyCall serves one request.
-func (h *Handler) legacyCall(w http.ResponseWriter, r *http.Request, s *session, in *intake, accept takes, what shape, announce string) {
+func (h *Handler) legacyCall(w http.ResponseWriter, r *http.Request, who Caller, s *session, in *intake, accept takes, what shape, announce string) {
 	st := s.stream(what, accept, 1)
 	st.id = in.m.ID
-	p := pump{h: h, w: w, r: r, s: st, reader: st.attach(false, 0), session: announce}
+	p := pump{h: h, w: w, r: r, s: st, reader: st.attach(false, 0), session: announce, expires: who.expires}
 	if accept.eager && what.priming && !what.opens {
 		// Whoever prefers a stream gets it, and with it an id to come back with,
 		// before anything was said. A session's id needs the answer first.
@@ -82,7 +82,9 @@ func (h *Handler) legacyCall(w http.ResponseWriter, r *http.Request, s *session,
 		p.prime()
 	}
 	s.add(st)
-	s.be.Deliver(mcp.Arrival{Message: &in.m, To: st, Exchange: st.number})
+	a := about(r)
+	a.Message, a.To, a.Exchange = &in.m, st, st.number
+	s.be.Deliver(a)
 	in.release()
 	s.after(&p, p.run(s.be.Ended(), nil))
 }
@@ -90,7 +92,7 @@ func (h *Handler) legacyCall(w http.ResponseWriter, r *http.Request, s *session,
 // serveBatch splits a batch of 2025-03-26 into its messages, which share one
 // response (MCP-40, MCP-G38). They are delivered in their order, so that a
 // cancel finds the requests before it.
-func (h *Handler) serveBatch(w http.ResponseWriter, r *http.Request, s *session, in *intake, accept takes) {
+func (h *Handler) serveBatch(w http.ResponseWriter, r *http.Request, who Caller, s *session, in *intake, accept takes) {
 	b, f := h.readBatch(r, in)
 	if f != nil {
 		in.release()
@@ -106,10 +108,10 @@ func (h *Handler) serveBatch(w http.ResponseWriter, r *http.Request, s *session,
 		return
 	}
 	st := s.stream(shape{number: h.exchanges.Add(1), batch: true}, accept, b.requests)
-	p := pump{h: h, w: w, r: r, s: st, reader: st.attach(false, 0)}
+	p := pump{h: h, w: w, r: r, s: st, reader: st.attach(false, 0), expires: who.expires}
 	b.prepare(st)
 	s.add(st)
-	b.deliver(s.be, st)
+	b.deliver(s.be, st, about(r))
 	in.release()
 	s.after(&p, p.run(s.be.Ended(), nil))
 }
@@ -166,7 +168,8 @@ func (b *batch) prepare(st *stream) {
 	}
 }
 
-func (b *batch) deliver(be Session, st *stream) {
+// deliver gives the messages to the session; a is what is known of all of them.
+func (b *batch) deliver(be Session, st *stream, a mcp.Arrival) {
 	parts := st.parts
 	for i := range b.messages {
 		m := &b.messages[i]
@@ -179,7 +182,8 @@ func (b *batch) deliver(be Session, st *stream) {
 			_ = to.Answer(0, jsonrpc.AppendError(nil, m.ID, jsonrpc.Code(b.errs[i]), b.errs[i].Error(), nil))
 		case b.errs[i] != nil:
 		case to != nil:
-			be.Deliver(mcp.Arrival{Message: m, To: to, Exchange: to.number})
+			a.Message, a.To, a.Exchange = m, to, to.number
+			be.Deliver(a)
 		default:
 			be.Deliver(mcp.Arrival{Message: m})
 		}
@@ -213,7 +217,7 @@ func (h *Handler) serveGet(w http.ResponseWriter, r *http.Request, who Caller) {
 		}
 		after, resume = id.seq, true
 	}
-	p := pump{h: h, w: w, r: r, s: st, reader: st.attach(resume, after), eager: true}
+	p := pump{h: h, w: w, r: r, s: st, reader: st.attach(resume, after), eager: true, expires: who.expires, back: true}
 	s.after(&p, p.run(s.be.Ended(), nil))
 }
 

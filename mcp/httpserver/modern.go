@@ -74,10 +74,17 @@ func (h *Handler) modernCall(w http.ResponseWriter, r *http.Request, who Caller,
 	s.committed = !accept.json
 	p := pump{h: h, w: w, r: r, s: s, reader: s.attach(false, 0)}
 	var to mcp.Outlet = s
-	if in.m.Method == mcp.MethodListTools {
+	switch in.m.Method {
+	case mcp.MethodListTools:
 		to = &lister{s, &h.catalog, who.Principal}
+	case mcp.MethodListen:
+		// It has no end of its own and is begun anew at no cost; any other call goes
+		// on to its end, because its caller has no other hold on it.
+		p.expires, p.back = who.expires, true
 	}
-	be.Deliver(mcp.Arrival{Message: &in.m, To: to, Exchange: number, ByExchange: true, Params: list})
+	a := about(r)
+	a.Message, a.To, a.Exchange, a.ByExchange, a.Params = &in.m, to, number, true, list
+	be.Deliver(a)
 	in.release()
 
 	end := p.run(be.Ended(), func() {
@@ -91,7 +98,7 @@ func (h *Handler) modernCall(w http.ResponseWriter, r *http.Request, who Caller,
 		// Also when the answer was on its way: until all of it was written, the
 		// caller has broken off the call (A3).
 		s.kill()
-		be.Abandon(number, disconnect(who.Principal, "the client closed the connection"))
+		be.Abandon(number, disconnect(who.Principal, end.reason()))
 	}
 }
 

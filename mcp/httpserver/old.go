@@ -24,14 +24,14 @@ func (h *Handler) serveOldStream(w http.ResponseWriter, r *http.Request, who Cal
 	}
 	s := &session{h: h, id: rand.Text(), who: who, old: true, streams: make(map[uint64]*stream)}
 	s.main = newStream(shape{owner: s, standing: true}, h.cfg.QueueBytes, 0)
-	p := pump{h: h, w: w, r: r, s: s.main, reader: s.main.attach(false, 0), eager: true, prelude: endpointEvent(r, s.id)}
+	p := pump{h: h, w: w, r: r, s: s.main, reader: s.main.attach(false, 0), eager: true, prelude: endpointEvent(r, s.id), expires: who.expires, back: true}
 	if f := s.begin(r.Context(), s.main, noID); f != nil {
 		refuse(w, f)
 		return
 	}
-	_ = p.run(s.be.Ended(), nil)
+	end := p.run(s.be.Ended(), nil)
 	s.main.kill()
-	s.close(withoutCaller(r.Context()), disconnect(who.Principal, "the client closed its stream"))
+	s.close(withoutCaller(r.Context()), disconnect(who.Principal, end.reason()))
 }
 
 // endpointEvent names the message URL, by the path as the caller knows it.
@@ -70,7 +70,7 @@ func (h *Handler) serveOldMessage(w http.ResponseWriter, r *http.Request, who Ca
 
 func (h *Handler) takeOld(r *http.Request, s *session, in *intake) *failure {
 	if jsonrpc.IsBatch(in.body) {
-		return h.takeOldBatch(s, in)
+		return h.takeOldBatch(s, in, about(r))
 	}
 	m := &in.m
 	err := m.Read(in.body)
@@ -83,13 +83,15 @@ func (h *Handler) takeOld(r *http.Request, s *session, in *intake) *failure {
 	case err != nil:
 		return fail(http.StatusBadRequest, jsonrpc.Code(err), m.ID, "%v", err)
 	}
-	s.be.Deliver(mcp.Arrival{Message: m})
+	a := about(r)
+	a.Message = m
+	s.be.Deliver(a)
 	return nil
 }
 
 // takeOldBatch delivers the messages of a batch, which JSON-RPC has even though
 // this revision does not mention it.
-func (h *Handler) takeOldBatch(s *session, in *intake) *failure {
+func (h *Handler) takeOldBatch(s *session, in *intake, a mcp.Arrival) *failure {
 	frames, err := jsonrpc.SplitBatch(in.body, h.cfg.MaxBatch)
 	if err != nil {
 		return fail(http.StatusBadRequest, jsonrpc.Code(err), noID, "%v", err)
@@ -99,7 +101,8 @@ func (h *Handler) takeOldBatch(s *session, in *intake) *failure {
 			_ = s.main.Send(jsonrpc.AppendError(nil, in.m.ID, jsonrpc.Code(err), err.Error(), nil))
 			continue
 		}
-		s.be.Deliver(mcp.Arrival{Message: &in.m})
+		a.Message = &in.m
+		s.be.Deliver(a)
 	}
 	return nil
 }

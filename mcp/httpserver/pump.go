@@ -14,7 +14,16 @@ const (
 	finished outcome = iota // everything was written
 	gone                    // the caller went away, or did not read
 	replaced                // another exchange reads the stream now
+	expired                 // the caller's credentials are not good any more
 )
+
+// reason says in a Stop why an exchange ended before its answer was written.
+func (o outcome) reason() string {
+	if o == expired {
+		return "the credentials of the client's stream have expired"
+	}
+	return "the client closed the connection"
+}
 
 // Values of response headers that never change; maps may share them.
 var (
@@ -44,6 +53,12 @@ type pump struct {
 	prelude []byte // goes out first
 	eager   bool   // the headers go out at once
 	session string // the id that a new session is announced by
+
+	// expires is when the credentials stop being good with which the stream was
+	// asked for; zero: never. The stream ends then if back says that its caller
+	// can come back to it, with fresh ones.
+	expires time.Time
+	back    bool
 
 	begun bool // the response is an event stream
 	*gear
@@ -87,8 +102,11 @@ func (p *pump) run(ended <-chan struct{}, atClose func()) outcome {
 			if !p.events(got) {
 				return gone
 			}
-			if got.done {
+			switch {
+			case got.done:
 				return finished
+			case p.mustEnd(): // who is written to all the time is never quiet
+				return expired
 			}
 			p.rearm()
 			continue
@@ -98,6 +116,9 @@ func (p *pump) run(ended <-chan struct{}, atClose func()) outcome {
 		case <-p.r.Context().Done():
 			return gone
 		case <-p.timer.C:
+			if p.mustEnd() {
+				return expired
+			}
 			if !p.quiet() {
 				return gone
 			}
@@ -195,6 +216,7 @@ func (p *pump) events(got haul) bool {
 			return false
 		}
 	}
+	p.back = p.back || p.s.named && len(got.events) > 0 // they have ids
 	return len(got.events) == 0 || p.write(got.events)
 }
 
@@ -203,6 +225,7 @@ func (p *pump) events(got haul) bool {
 func (p *pump) prime() {
 	if p.s.named && p.s.priming && p.prelude == nil {
 		p.prelude = appendPriming(nil, p.s.number)
+		p.back = true
 	}
 }
 
@@ -240,11 +263,20 @@ func (p *pump) write(b []byte) bool {
 }
 
 func (p *pump) rearm() {
+	wait := p.h.cfg.HeaderWait
 	if p.begun {
-		p.timer.Reset(p.h.cfg.KeepAlive)
-	} else {
-		p.timer.Reset(p.h.cfg.HeaderWait)
+		wait = p.h.cfg.KeepAlive
+		if p.back && !p.expires.IsZero() {
+			wait = min(wait, time.Until(p.expires))
+		}
 	}
+	p.timer.Reset(wait)
+}
+
+// mustEnd reports whether the stream is one that ends with its caller's
+// credentials, and they are not good any more.
+func (p *pump) mustEnd() bool {
+	return p.begun && p.back && !p.expires.IsZero() && !time.Now().Before(p.expires)
 }
 
 // park gives the gear back. The write deadline must not outlive the exchange:

@@ -77,19 +77,19 @@ func (s *session) after(p *pump, end outcome) {
 	case end == finished:
 		s.park(st, false)
 	default:
-		s.lost(st)
+		s.lost(st, end)
 	}
 }
 
 // lost is called when the connection of a request dropped before its answer was
-// written (MCP-31, MCP-G15).
-func (s *session) lost(st *stream) {
+// written (MCP-31, MCP-G15), or was ended with its caller's credentials.
+func (s *session) lost(st *stream, end outcome) {
 	if len(st.open()) == 0 && !st.resumable() {
 		s.forget(st)
 		return
 	}
 	if s.h.cfg.Disconnect == Cancel {
-		s.abandon(st, "the client closed the connection")
+		s.abandon(st, end.reason())
 		return
 	}
 	if !st.resumable() {
