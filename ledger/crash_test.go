@@ -89,6 +89,12 @@ func TestKilled(t *testing.T) {
 // returns what it had said.
 func killAfter(t *testing.T, path string, after int) (opened, acknowledged []belay.RunID) {
 	t.Helper()
+	return killAfterSeen(t, path, after, func(belay.RunID) {})
+}
+
+// killAfterSeen is killAfter with something to do for each receipt.
+func killAfterSeen(t *testing.T, path string, after int, seen func(belay.RunID)) (opened, acknowledged []belay.RunID) {
+	t.Helper()
 	self, err := os.Executable()
 	must(t, err)
 	cmd := exec.CommandContext(t.Context(), self)
@@ -104,6 +110,7 @@ func killAfter(t *testing.T, path string, after int) (opened, acknowledged []bel
 			opened = append(opened, id)
 		case word == "receipt" && err == nil:
 			acknowledged = append(acknowledged, id)
+			seen(id)
 		case word == "end":
 		default:
 			t.Fatalf("the child said %q", lines.Text())

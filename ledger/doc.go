@@ -16,10 +16,12 @@
 // disk calls [Ledger.Commit], which returns after the sync; callers that come
 // at the same time share one.
 //
-// Reading ([Ledger.Get], [Ledger.List], [Ledger.Receipts]) has connections of
-// its own, never waits for the writer and sees what is committed. Lists are
-// newest first and page by a [Query.Cursor] that stays valid while rows come
-// and go.
+// Reading ([Reader.Get], [Reader.List], [Reader.Find], [Reader.Receipts]) has
+// connections of its own, never waits for the writer and sees what is committed.
+// A [Ledger] is a [Reader]; [OpenReader] makes one of a file that another process
+// writes, or nobody. Lists are newest first and page by a [Query.Cursor] that
+// stays valid while rows come and go. Every list that one person may ask for by
+// the protocol's id, by the Stop, by owner or by label walks an index.
 //
 // # Guarantees
 //
@@ -41,6 +43,9 @@
 //   - A damaged file is refused with [ErrDamaged], and the message says how to
 //     move it aside. Nothing is ever deleted or started anew instead. Files up to
 //     64 MiB are checked whole at [Open], larger ones by [Ledger.Check].
+//   - A reader that stands alone makes and changes no file, sees each receipt
+//     from the moment Commit returned, and keeps a writer neither from opening
+//     the file nor from writing. It calls no run lost: that is for the next writer.
 //   - The queue is bounded by [Options.Queue]. When it is full, news about further
 //     runs are dropped and counted ([Stats.Dropped]), and so are events which the
 //     tree could not hand over in time ([Stats.Missed]). Afterwards the ledger

@@ -18,6 +18,9 @@ var (
 	ErrDamaged = errors.New("the ledger is damaged")
 	// ErrNewer reports a file that a newer Belay has written.
 	ErrNewer = errors.New("the ledger was written by a newer Belay")
+	// ErrOlder reports a file that an older Belay has written and none may change
+	// now, because it is only read.
+	ErrOlder = errors.New("the ledger was written by an older Belay")
 	// ErrRefused reports a file or directory that cannot be trusted.
 	ErrRefused = errors.New("the ledger's place is not safe")
 	// ErrNotStored reports a record that could not be written.
@@ -31,6 +34,8 @@ var (
 	// ErrClosed reports a ledger that was closed.
 	ErrClosed = fmt.Errorf("the ledger is %w", belay.ErrClosed)
 )
+
+var errNoPath = fmt.Errorf("open the ledger: %w: no path", belay.ErrBadRequest)
 
 // SQLite's primary result codes that mean something to us.
 const (

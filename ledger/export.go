@@ -26,33 +26,26 @@ const (
 // Receipts yields the cancelled runs that match and have a receipt, newest
 // first. Limit is the most that are yielded; 0: all. It reads page by page and
 // keeps nothing open between two, so that a slow reader holds up nobody.
-func (l *Ledger) Receipts(ctx context.Context, q Query) iter.Seq2[Record, error] {
+func (r *Reader) Receipts(ctx context.Context, q Query) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		left := q.Limit
-		page := q
-		page.Cancelled, page.Limit = true, 200
+		part := q
+		part.Receipt, part.Limit = true, 200
 		for {
-			p, err := l.List(ctx, page)
+			runs, next, err := r.Find(ctx, part)
 			if err != nil {
 				yield(Record{}, err)
 				return
 			}
-			for i := range p.Runs {
-				rec, err := l.Get(ctx, p.Runs[i].ID)
-				switch {
-				case belay.CodeOf(err) == "not_found":
-					continue // retention was quicker
-				case err == nil && rec.Receipt == nil:
-					continue
-				}
-				if !yield(rec, err) || err != nil {
+			for i := range runs {
+				if !yield(runs[i], nil) {
 					return
 				}
 				if left--; left == 0 {
 					return
 				}
 			}
-			if page.Cursor = p.Next; p.Next == "" {
+			if part.Cursor = next; next == "" {
 				return
 			}
 		}
@@ -60,11 +53,11 @@ func (l *Ledger) Receipts(ctx context.Context, q Query) iter.Seq2[Record, error]
 }
 
 // Export writes what Receipts yields.
-func (l *Ledger) Export(ctx context.Context, w io.Writer, f Format, q Query) error {
+func (r *Reader) Export(ctx context.Context, w io.Writer, f Format, q Query) error {
 	switch f {
 	case JSONLines:
 		enc := json.NewEncoder(w)
-		for rec, err := range l.Receipts(ctx, q) {
+		for rec, err := range r.Receipts(ctx, q) {
 			if err != nil {
 				return err
 			}
@@ -74,7 +67,7 @@ func (l *Ledger) Export(ctx context.Context, w io.Writer, f Format, q Query) err
 		}
 		return nil
 	case CSV:
-		return l.exportCSV(ctx, w, q)
+		return r.exportCSV(ctx, w, q)
 	}
 	return fmt.Errorf("%w: format %.32q (want %s or %s)", belay.ErrBadRequest, f, JSONLines, CSV)
 }
@@ -84,12 +77,12 @@ var csvHead = []string{
 	"cause", "by", "via", "reason", "stopped_at", "took_ms", "steps", "survivors", "spared", "late", "held", "note",
 }
 
-func (l *Ledger) exportCSV(ctx context.Context, w io.Writer, q Query) error {
+func (r *Reader) exportCSV(ctx context.Context, w io.Writer, q Query) error {
 	out := csv.NewWriter(w)
 	if err := out.Write(csvHead); err != nil {
 		return fmt.Errorf("export receipts: %w", err)
 	}
-	for rec, err := range l.Receipts(ctx, q) {
+	for rec, err := range r.Receipts(ctx, q) {
 		if err != nil {
 			out.Flush()
 			return err

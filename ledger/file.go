@@ -41,17 +41,14 @@ func touch(path string) error {
 	return f.Close()
 }
 
+// trustFile refuses a file that is not safe, and takes away what others may do
+// with it. One that is not there is fine.
 func trustFile(name string) error {
-	info, err := os.Lstat(name)
+	info, err := inspectFile(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return fmt.Errorf("look at the ledger: %w", err)
-	case !info.Mode().IsRegular():
-		return fmt.Errorf("%w: %s is not a regular file (%s)", ErrRefused, name, info.Mode().Type())
-	}
-	if err := trust(name, info, 0); err != nil {
 		return err
 	}
 	if enforced && info.Mode().Perm()&0o077 != 0 {
@@ -60,6 +57,18 @@ func trustFile(name string) error {
 		}
 	}
 	return nil
+}
+
+// inspectFile refuses a file that is not safe, and changes nothing.
+func inspectFile(name string) (fs.FileInfo, error) {
+	info, err := os.Lstat(name)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("look at the ledger: %w", err)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%w: %s is not a regular file (%s)", ErrRefused, name, info.Mode().Type())
+	}
+	return info, trust(name, info, 0)
 }
 
 // trust refuses what belongs to somebody else or what others may change.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,6 +47,9 @@ func TestPlace(t *testing.T) {
 	for _, name := range refused {
 		if _, err := Open(name, Options{}); !errors.Is(err, ErrRefused) {
 			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := OpenReader(name, Options{}); !errors.Is(err, ErrRefused) && !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s for a reader: %v", name, err)
 		}
 	}
 	if _, err := Open("", Options{}); !errors.Is(err, belay.ErrBadRequest) {
@@ -103,6 +107,9 @@ func TestDamaged(t *testing.T) {
 			if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "mv "+path) {
 				t.Errorf("opened: %v", err)
 			}
+			if _, err := OpenReader(path, Options{}); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "mv "+path) {
+				t.Errorf("opened by a reader: %v", err)
+			}
 			if after, err := os.ReadFile(path); err != nil || string(after) != string(content) {
 				t.Errorf("the damaged file was changed: %v", err)
 			}
@@ -140,13 +147,20 @@ func TestMigration(t *testing.T) {
 	for i := range 3 {
 		d := ended(fmt.Sprint(i), "ann")
 		d.Labels = map[string]string{"trace": fmt.Sprint(i % 2), "a\"b": "ü"}
+		d.Address = fmt.Sprintf(`"call-%d"`, i)
 		args, err := runRow(&d.Info, nil, "")
 		must(t, err)
 		_, err = conn.ExecContext(t.Context(), upsertRun, append(args, verdictsRising, verdictsRising)...)
 		must(t, err)
 	}
 	must(t, conn.Close(), db.Close())
+	if _, err := OpenReader(path, Options{}); !errors.Is(err, ErrOlder) {
+		t.Errorf("version 1 for a reader: %v", err)
+	}
 	l := open(t, path, Options{})
+	if p, err := l.List(t.Context(), Query{Request: "call-2"}); err != nil || len(p.Runs) != 1 {
+		t.Errorf("by request after the migration: %v %v", names(p.Runs), err)
+	}
 	p, err := l.List(t.Context(), Query{Labels: map[string]string{"trace": "0", "a\"b": "ü"}})
 	must(t, err)
 	if len(p.Runs) != 2 {
@@ -155,5 +169,8 @@ func TestMigration(t *testing.T) {
 	must(t, l.do(t.Context(), func(ctx context.Context) error { return l.run(ctx, "PRAGMA user_version = 99") }), l.Close(t.Context()))
 	if _, err := Open(path, Options{}); !errors.Is(err, ErrNewer) {
 		t.Errorf("version 99: %v", err)
+	}
+	if _, err := OpenReader(path, Options{}); !errors.Is(err, ErrNewer) {
+		t.Errorf("version 99 for a reader: %v", err)
 	}
 }

@@ -15,15 +15,14 @@ import (
 // Ledger is one file of ended runs and receipts. Make one with [Open] and end it
 // with [Ledger.Close]. All methods are safe for concurrent use.
 type Ledger struct {
-	path  string
+	Reader
 	opts  Options
 	queue *queue
 
-	readers *sql.DB
-	writer  *sql.DB
-	conn    *sql.Conn // of writer; used by the writing goroutine alone once Open has returned
-	broken  error     // the file was found damaged; as conn
-	held    *os.File  // the lock
+	writer *sql.DB
+	conn   *sql.Conn // of writer; used by the writing goroutine alone once Open has returned
+	broken error     // the file was found damaged; as conn
+	held   *os.File  // the lock
 
 	jobs    chan job      // for the writing goroutine
 	closing chan struct{} // closed when no job is taken any more
@@ -48,7 +47,7 @@ type Ledger struct {
 // the file was changed.
 func Open(path string, o Options) (*Ledger, error) {
 	if path == "" {
-		return nil, fmt.Errorf("open the ledger: %w: no path", belay.ErrBadRequest)
+		return nil, errNoPath
 	}
 	if err := prepare(path); err != nil {
 		return nil, err
@@ -58,7 +57,7 @@ func Open(path string, o Options) (*Ledger, error) {
 		return nil, err
 	}
 	l := &Ledger{
-		path: path, opts: o.withDefaults(), held: held,
+		Reader: Reader{path: path}, opts: o.withDefaults(), held: held,
 		jobs: make(chan job), closing: make(chan struct{}), written: make(chan struct{}),
 		resync: make(chan struct{}, 1), erased: map[string]time.Time{},
 	}
@@ -150,10 +149,6 @@ func (l *Ledger) Flush(ctx context.Context) error {
 	return l.do(ctx, func(context.Context) error { return l.trouble() })
 }
 
-// Check reads the whole file and returns [ErrDamaged] if it is not sound. It
-// does not hold up writing.
-func (l *Ledger) Check(ctx context.Context) error { return check(ctx, l.readers, l.path) }
-
 // Stats is what happened since the ledger was opened.
 func (l *Ledger) Stats() Stats {
 	l.mu.Lock()
@@ -206,6 +201,7 @@ func (l *Ledger) Close(ctx context.Context) error {
 func (l *Ledger) release() error {
 	var errs []error
 	l.end(ErrClosed)
+	l.Reader.closed.Store(true)
 	if l.readers != nil {
 		errs = append(errs, l.readers.Close())
 	}

@@ -1,7 +1,7 @@
 package ledger
 
 import (
-	"cmp"
+	"bytes"
 	"context"
 	"database/sql"
 	"encoding/binary"
@@ -36,8 +36,12 @@ type Query struct {
 	StoppedBy string            // the principal that pressed
 	Labels    map[string]string // all of these
 	Under     belay.RunID       // this run and what lies below it, at most 10,000 runs
+	Request   string            // the text of the protocol's id: "7" for the number 7 and the string "7" (ORC-70)
+	Stop      belay.StopID      // stopped by this act
+	Receipt   bool              // only runs with a receipt
 	Since     time.Time         // started at this time or later, to the millisecond
 	Before    time.Time         // started before
+	Behind    belay.RunID       // only runs that come after this one in the list
 
 	Limit  int    // default 50, at most 1,000
 	Cursor string // Page.Next of the page before; empty: from the newest
@@ -68,24 +72,22 @@ type Page struct {
 const columns = `runs.id, runs.parent, runs.kind, runs.name, runs.server, runs.owner, runs.address, runs.labels, runs.outcome,
 	runs.work, runs.started, runs.ended, runs.deadline, runs.cancellation, runs.verdict, runs.held, runs.pid, runs.node, runs.note`
 
+// receiptOf is the newest revision of a run's receipt.
+const receiptOf = "(SELECT body FROM receipts WHERE run = runs.id ORDER BY revision DESC LIMIT 1)"
+
 // Get returns one run with the newest revision of its receipt, or an error that
 // wraps [belay.ErrNotFound].
-func (l *Ledger) Get(ctx context.Context, id belay.RunID) (Record, error) {
-	var body sql.NullString
-	e, err := scanRun(l.readers.QueryRowContext(ctx, "SELECT "+columns+`,
-		(SELECT body FROM receipts WHERE run = runs.id ORDER BY revision DESC LIMIT 1) FROM runs WHERE id = ?`, id[:]), &body)
+func (r *Reader) Get(ctx context.Context, id belay.RunID) (Record, error) {
+	var rec Record
+	err := r.look(ctx, func(db *sql.DB) (err error) {
+		rec, err = scanRecord(db.QueryRowContext(ctx, "SELECT "+columns+", "+receiptOf+" FROM runs WHERE id = ?", id[:]))
+		return err
+	})
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return Record{}, fmt.Errorf("%w: %s is not in the ledger", belay.ErrNotFound, id)
 	case err != nil:
-		return Record{}, sick(l.path, err)
-	}
-	rec := Record{Entry: e}
-	if body.Valid {
-		rec.Receipt = &belay.Receipt{}
-		if err := json.Unmarshal([]byte(body.String), rec.Receipt); err != nil {
-			return Record{}, damage(l.path, fmt.Errorf("the receipt of %s: %w", id, err))
-		}
+		return Record{}, r.sick(err)
 	}
 	return rec, nil
 }
@@ -93,54 +95,78 @@ func (l *Ledger) Get(ctx context.Context, id belay.RunID) (Record, error) {
 // List returns the newest runs that match, or those after the cursor. A cursor
 // that no list gave out is [ErrBadCursor], other values that cannot be are
 // [belay.ErrBadRequest].
-func (l *Ledger) List(ctx context.Context, q Query) (Page, error) {
+func (r *Reader) List(ctx context.Context, q Query) (Page, error) {
+	found, next, err := page(ctx, r, &q, columns, scanEntry, func(e *Entry) belay.RunID { return e.ID })
+	return Page{Runs: found, Next: next}, err
+}
+
+// Find is [Reader.List] with the receipts. next is the cursor of the next page;
+// empty: this is the last.
+func (r *Reader) Find(ctx context.Context, q Query) (runs []Record, next string, err error) {
+	return page(ctx, r, &q, columns+", "+receiptOf, scanRecord, func(r *Record) belay.RunID { return r.ID })
+}
+
+// page reads one page of what the query selects.
+func page[T any](ctx context.Context, r *Reader, q *Query, what string, scan func(scanner) (T, error), id func(*T) belay.RunID) ([]T, string, error) {
 	limit := q.Limit
 	switch {
 	case limit == 0:
 		limit = DefaultLimit
 	case limit < 0 || limit > MaxLimit:
-		return Page{}, fmt.Errorf("%w: limit %d (want 1 to %d)", belay.ErrBadRequest, limit, MaxLimit)
+		return nil, "", fmt.Errorf("%w: limit %d (want 1 to %d)", belay.ErrBadRequest, limit, MaxLimit)
 	}
-	found := []Entry{} // an empty page is a list, not null
-	for _, part := range q.parts() {
-		text, args, err := part.sql(limit + 1)
-		if err != nil {
-			return Page{}, err
+	found := []T{} // an empty page is a list, not null
+	err := r.look(ctx, func(db *sql.DB) error {
+		found = found[:0]
+		for _, part := range q.parts() {
+			text, args, err := part.sql(what, limit+1)
+			if err != nil {
+				return err
+			}
+			if found, err = rowsOf(ctx, db, found, scan, text, args); err != nil {
+				return err
+			}
 		}
-		some, err := l.runs(ctx, text, args)
-		if err != nil {
-			return Page{}, err
-		}
-		found = append(found, some...)
+		return nil
+	})
+	if err != nil {
+		return nil, "", r.sick(err)
 	}
-	slices.SortFunc(found, func(a, b Entry) int { return -cmp.Compare(string(a.ID[:]), string(b.ID[:])) })
-	var p Page
-	if len(found) > limit {
-		found = found[:limit]
-		p.Next = cursorOf(found[limit-1].ID)
+	slices.SortFunc(found, func(a, b T) int {
+		x, y := id(&a), id(&b)
+		return bytes.Compare(y[:], x[:])
+	})
+	if len(found) <= limit {
+		return found, "", nil
 	}
-	p.Runs = found
-	return p, nil
+	found = found[:limit]
+	return found, cursorOf(id(&found[limit-1])), nil
 }
 
-func (l *Ledger) runs(ctx context.Context, text string, args []any) ([]Entry, error) {
-	rows, err := l.readers.QueryContext(ctx, text, args...)
+// rowsOf appends what the statement selects.
+func rowsOf[T any](ctx context.Context, db *sql.DB, list []T, scan func(scanner) (T, error), text string, args []any) ([]T, error) {
+	rows, err := db.QueryContext(ctx, text, args...)
 	if err != nil {
-		return nil, sick(l.path, err)
+		return nil, err
 	}
 	defer rows.Close()
-	var list []Entry
 	for rows.Next() {
-		e, err := scanRun(rows)
+		one, err := scan(rows)
 		if err != nil {
-			return nil, sick(l.path, err)
+			return nil, err
 		}
-		list = append(list, e)
+		list = append(list, one)
 	}
-	if err := rows.Err(); err != nil {
-		return nil, sick(l.path, err)
+	return list, rows.Err()
+}
+
+// sick says what a failed look at the file means; what concerns the asker alone
+// stays as it is.
+func (r *Reader) sick(err error) error {
+	if errors.Is(err, belay.ErrBadRequest) || errors.Is(err, ErrClosed) {
+		return err
 	}
-	return list, nil
+	return sick(r.path, err)
 }
 
 // parts cuts a query for several outcomes into one for each: an index walk with
@@ -163,20 +189,20 @@ func (q *Query) parts() []Query {
 
 // sql is the statement for a query with at most one outcome. All that comes
 // from outside is an argument.
-func (q *Query) sql(limit int) (string, []any, error) {
+func (q *Query) sql(what string, limit int) (string, []any, error) {
 	var (
 		args  []any
 		where []string
 		and   = func(cond string, values ...any) { where, args = append(where, cond), append(args, values...) }
-		head  = "SELECT " + columns + " FROM runs"
+		head  = "SELECT " + what + " FROM runs"
 		order = "runs.id"
 	)
 	if !q.Under.IsZero() {
 		head = `WITH RECURSIVE below(id) AS (SELECT ? UNION SELECT runs.id FROM below CROSS JOIN runs ON runs.parent = below.id LIMIT ` +
-			fmt.Sprint(maxSubtree) + `) SELECT ` + columns + ` FROM below CROSS JOIN runs ON runs.id = below.id`
+			fmt.Sprint(maxSubtree) + `) SELECT ` + what + ` FROM below CROSS JOIN runs ON runs.id = below.id`
 		args = append(args, q.Under[:])
 	} else if len(q.Labels) > 0 {
-		head, order = "SELECT "+columns+" FROM labels CROSS JOIN runs ON runs.id = labels.run", "labels.run"
+		head, order = "SELECT "+what+" FROM labels CROSS JOIN runs ON runs.id = labels.run", "labels.run"
 	}
 	for i, k := range slices.Sorted(maps.Keys(q.Labels)) {
 		if i == 0 && q.Under.IsZero() {
@@ -189,7 +215,7 @@ func (q *Query) sql(limit int) (string, []any, error) {
 		and("runs.outcome = ?", string(o))
 	}
 	for _, c := range []struct{ column, value string }{
-		{"runs.owner", q.Owner}, {"runs.server", q.Server}, {"runs.stopped_by", q.StoppedBy},
+		{"runs.owner", q.Owner}, {"runs.server", q.Server}, {"runs.stopped_by", q.StoppedBy}, {"runs.request", q.Request}, {"runs.stop", stopText(q.Stop)},
 	} {
 		if c.value != "" {
 			and(c.column+" = ?", c.value)
@@ -198,8 +224,11 @@ func (q *Query) sql(limit int) (string, []any, error) {
 	if q.InFlight {
 		and("runs.over = 0")
 	}
-	if q.Cancelled {
+	if q.Cancelled || q.Receipt {
 		and("runs.cancellation IS NOT NULL")
+	}
+	if q.Receipt {
+		and("EXISTS (SELECT 1 FROM receipts WHERE run = runs.id)")
 	}
 	anyOf(and, "runs.kind", q.Kinds)
 	anyOf(and, "runs.verdict", q.Verdicts)
@@ -212,6 +241,14 @@ func (q *Query) sql(limit int) (string, []any, error) {
 	return head + " ORDER BY " + order + " DESC LIMIT ?", append(args, limit), nil
 }
 
+// stopText is how the Stop stands in the file; empty for none.
+func stopText(id belay.StopID) string {
+	if id.IsZero() {
+		return ""
+	}
+	return id.String()
+}
+
 // span bounds the ids: they sort by time, so that both ages and the cursor are
 // places in the same order.
 func (q *Query) span(and func(string, ...any), order string) error {
@@ -222,6 +259,9 @@ func (q *Query) span(and func(string, ...any), order string) error {
 	if !q.Before.IsZero() {
 		to := earliest(q.Before)
 		and(order+" < ?", to[:])
+	}
+	if !q.Behind.IsZero() {
+		and(order+" < ?", q.Behind[:])
 	}
 	if q.Cursor == "" {
 		return nil
@@ -255,6 +295,22 @@ func earliest(t time.Time) (id belay.RunID) {
 
 // scanner is a row.
 type scanner interface{ Scan(into ...any) error }
+
+// scanEntry reads a row of columns.
+func scanEntry(row scanner) (Entry, error) { return scanRun(row) }
+
+// scanRecord reads a row of columns and receiptOf.
+func scanRecord(row scanner) (rec Record, err error) {
+	var body sql.NullString
+	if rec.Entry, err = scanRun(row, &body); err != nil || !body.Valid {
+		return rec, err
+	}
+	rec.Receipt = &belay.Receipt{}
+	if err := json.Unmarshal([]byte(body.String), rec.Receipt); err != nil {
+		return rec, fmt.Errorf("%w: the receipt of %s: %w", ErrDamaged, rec.ID, err)
+	}
+	return rec, nil
+}
 
 func scanRun(row scanner, more ...any) (Entry, error) {
 	var (

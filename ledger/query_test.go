@@ -41,6 +41,7 @@ func TestFilters(t *testing.T) {
 		if i >= 4 {
 			d.Labels["trace"] = "t1"
 		}
+		d.Address = []string{`7`, `"7"`, `"a\u00e9\"b"`, `1.5`, `"broken`, ``}[i]
 		return d
 	})
 	list[4].Parent, list[5].Parent = list[0].ID, list[4].ID
@@ -67,12 +68,34 @@ func TestFilters(t *testing.T) {
 		"before":      {Query{Before: list[1].Started}, "0"},
 		"age span":    {Query{Since: start.Add(-time.Minute), Before: time.Now(), Owner: "bob", Outcomes: []belay.Outcome{belay.Completed}}, "5"},
 		"nothing":     {Query{Owner: "' OR 1=1 --"}, ""},
+		"request":     {Query{Request: "7"}, "1 0"}, // ORC-70
+		"its owner":   {Query{Request: "7", Owner: "ann"}, "0"},
+		"escapes":     {Query{Request: `aé"b`}, "2"},
+		"fraction":    {Query{Request: "1.5"}, "3"},
+		"no JSON":     {Query{Request: `"broken`}, "4"},
+		"as written":  {Query{Request: `"7"`}, ""},
+		"stop":        {Query{Stop: list[1].Cancellation.Stop}, "1"},
+		"other stop":  {Query{Stop: belay.NewStopID()}, ""},
+		"receipt":     {Query{Receipt: true}, "1"},
+		"all of it":   {Query{Receipt: true, Stop: list[1].Cancellation.Stop, Request: "7", Owner: "bob", Labels: map[string]string{"parity": "1"}, Behind: list[2].ID}, "1"},
+		"behind":      {Query{Behind: list[2].ID}, "1 0"},
+		"not behind":  {Query{Behind: list[1].ID, Receipt: true}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := l.List(t.Context(), c.q)
 			must(t, err)
 			if got := strings.Join(names(p.Runs), " "); got != c.want || p.Next != "" {
 				t.Errorf("got %q (next %q), want %q", got, p.Next, c.want)
+			}
+			whole, next, err := l.Find(t.Context(), c.q)
+			must(t, err)
+			for i, r := range whole {
+				if r.ID != p.Runs[i].ID || (r.Receipt != nil) != (r.Cancellation != nil) {
+					t.Errorf("found %+v", r)
+				}
+			}
+			if len(whole) != len(p.Runs) || next != "" {
+				t.Errorf("found %d", len(whole))
 			}
 		})
 	}
@@ -126,10 +149,11 @@ func TestPlans(t *testing.T) {
 	l := open(t, at(t), Options{})
 	for _, q := range []Query{
 		{Outcomes: []belay.Outcome{belay.Failed}}, {Owner: "a"}, {Server: "s"}, {InFlight: true}, {Cancelled: true}, {StoppedBy: "a"},
+		{Request: "1"}, {Request: "1", Owner: "a"}, {Receipt: true}, {Receipt: true, Owner: "a"}, {Stop: belay.NewStopID()}, {Behind: belay.NewRunID()},
 		{Owner: "a", Outcomes: []belay.Outcome{belay.Failed}}, {Labels: map[string]string{"a": "b", "c": "d"}},
 		{Since: time.Now()}, {Cursor: cursorOf(belay.NewRunID()), Outcomes: []belay.Outcome{belay.Failed}},
 	} {
-		text, args, err := q.sql(50)
+		text, args, err := q.sql(columns, 50)
 		must(t, err)
 		rows, err := l.readers.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+text, args...)
 		must(t, err)
@@ -144,6 +168,9 @@ func TestPlans(t *testing.T) {
 		all := strings.Join(plan, "; ")
 		if strings.Contains(all, "TEMP B-TREE") || strings.Contains(all, "SCAN runs") && !strings.Contains(all, "USING") {
 			t.Errorf("%+v: %s", q, all)
+		}
+		if q.Request != "" && q.Owner != "" && !strings.Contains(all, "runs_owner_request") {
+			t.Errorf("one's own small id is looked for among everybody's: %s", all)
 		}
 	}
 }

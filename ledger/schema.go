@@ -28,7 +28,7 @@ const applicationID = 0x424c4752
 const checkWhole = 64 << 20
 
 // dial makes a pool of connections to the file; nothing is opened yet.
-func dial(path string, readOnly bool, pragmas ...string) (*sql.DB, error) {
+func dial(path string, how url.Values, pragmas ...string) (*sql.DB, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("open the ledger: %w", err)
@@ -37,11 +37,8 @@ func dial(path string, readOnly bool, pragmas ...string) (*sql.DB, error) {
 	if !strings.HasPrefix(abs, "/") {
 		abs = "/" + abs // C:/...
 	}
-	q := url.Values{"_pragma": pragmas}
-	if readOnly {
-		q.Set("mode", "ro")
-	}
-	db, err := sql.Open("sqlite", "file://"+(&url.URL{Path: abs}).EscapedPath()+"?"+q.Encode())
+	how["_pragma"] = pragmas
+	db, err := sql.Open("sqlite", "file://"+(&url.URL{Path: abs}).EscapedPath()+"?"+how.Encode())
 	if err != nil {
 		return nil, fmt.Errorf("open the ledger: %w", err)
 	}
@@ -49,7 +46,7 @@ func dial(path string, readOnly bool, pragmas ...string) (*sql.DB, error) {
 }
 
 func dialWriter(path string) (*sql.DB, error) {
-	db, err := dial(path, false,
+	db, err := dial(path, url.Values{},
 		"busy_timeout(2000)",
 		"auto_vacuum(2)", // incremental; must come before the first table
 		"journal_mode(WAL)",
@@ -66,11 +63,27 @@ func dialWriter(path string) (*sql.DB, error) {
 	return db, err
 }
 
+var readPragmas = []string{"busy_timeout(2000)", "query_only(ON)", "temp_store(MEMORY)", "trusted_schema(OFF)"}
+
 func dialReaders(path string) (*sql.DB, error) {
-	db, err := dial(path, true, "busy_timeout(2000)", "query_only(ON)", "temp_store(MEMORY)", "trusted_schema(OFF)")
+	db, err := dial(path, url.Values{"mode": {"ro"}}, readPragmas...)
 	if err == nil {
 		db.SetMaxOpenConns(4)
 		db.SetMaxIdleConns(4)
+	}
+	return db, err
+}
+
+// dialReader is for one look. still: nobody writes the file, so that no locks are
+// taken and nothing is put beside it.
+func dialReader(path string, still bool) (*sql.DB, error) {
+	how := url.Values{"mode": {"ro"}}
+	if still {
+		how.Set("immutable", "1")
+	}
+	db, err := dial(path, how, readPragmas...)
+	if err == nil {
+		db.SetMaxOpenConns(1)
 	}
 	return db, err
 }
@@ -119,7 +132,7 @@ func examine(ctx context.Context, path string) (version int, err error) {
 
 // inspect refuses a file that is not a sound ledger, and returns its version; 0
 // for a new one.
-func inspect(ctx context.Context, db *sql.Conn, path string) (version int, err error) {
+func inspect(ctx context.Context, db querier, path string) (version int, err error) {
 	var app, tables int
 	for pragma, into := range map[string]*int{
 		"PRAGMA application_id": &app, "PRAGMA user_version": &version, "SELECT count(*) FROM sqlite_schema": &tables,
