@@ -19,7 +19,7 @@ import (
 // Bounds of a list.
 const (
 	DefaultLimit = 50
-	MaxLimit     = 1000
+	MaxLimit     = 2000 // more than any door asks for: theirs is 1,000, and one to see whether there are more
 	maxSubtree   = 10_000 // runs that Under looks at
 )
 
@@ -43,7 +43,7 @@ type Query struct {
 	Before    time.Time         // started before
 	Behind    belay.RunID       // only runs that come after this one in the list
 
-	Limit  int    // default 50, at most 1,000
+	Limit  int    // default 50, at most 2,000
 	Cursor string // Page.Next of the page before; empty: from the newest
 }
 
