@@ -19,7 +19,7 @@ import (
 // Bounds of a list.
 const (
 	DefaultLimit = 50
-	MaxLimit     = 2000 // more than any door asks for: theirs is 1,000, and one to see whether there are more
+	MaxLimit     = 2000   // more than any door asks for: theirs is 1,000, and one to see whether there are more
 	maxSubtree   = 10_000 // runs that Under looks at
 )
 
