@@ -76,6 +76,14 @@ func (h *Handshake) Sent(m *Message) {
 	}
 }
 
+// Stands reports whether a session was opened by initialize and its caller has
+// said that it is ready: then it takes notifications of any kind.
+func (h *Handshake) Stands() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.opened && h.initialized && h.era == Legacy
+}
+
 func (h *Handshake) uri(m *Message) string {
 	at, ok, _ := jsonrpc.Member(m.Frame, m.Params, "uri")
 	if !ok {
