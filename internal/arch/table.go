@@ -39,6 +39,10 @@ var Table = []Row{
 		"a real server with a witness, for tests",
 	},
 	{
+		"internal/seedclient", 0, nil, nil,
+		"a client that knows one public page and nothing of Belay, for tests",
+	},
+	{
 		"internal/need", 0, nil, nil,
 		"what tests ask of the machine",
 	},
