@@ -126,12 +126,8 @@ func (p *Permissions) decode(d *decoder, at spot, f field) {
 		known = append(known, string(k))
 	}
 	for i, word := range *p {
-		if !slices.Contains(known, word) {
-			in := at
-			if at.value.is(kindList) {
-				in = spot{key: at.key, value: at.value.items[i], secret: at.secret}
-			}
-			d.failf(in, "%s: there is no permission %q (%s)", f.key, word, oneOf(word, known))
+		if in := at.item(i); !slices.Contains(known, word) {
+			d.failf(in, "%s: there is no permission %q (%s)", f.key, in.value.text, oneOf(in.value.text, known))
 		}
 	}
 }

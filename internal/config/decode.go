@@ -18,7 +18,8 @@ type decoder struct {
 	vars     variables
 	problems Problems
 	notes    []string
-	seen     int // nodes, aliases counted each time
+	files    []string // that were read beside the file itself
+	seen     int      // nodes, aliases counted each time
 }
 
 // maxNodes bounds what aliases of aliases can make of a small file.

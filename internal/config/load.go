@@ -108,7 +108,9 @@ func (l *loader) belay(name string) error {
 	if root := readYAML(d, bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))); root != nil {
 		root.dropPrivate()
 		d.value(reflect.ValueOf(&f).Elem(), spot{value: root}, field{key: name})
+		d.checkSettings(&f, spot{value: root}, l.options.Listen)
 	}
+	l.config.Files, l.config.Notes = append(l.config.Files, d.files...), append(l.config.Notes, d.notes...)
 	l.problems = append(l.problems, d.problems...)
 	l.base = f.Defaults.over(l.base)
 	l.config.Listen, l.config.Log, l.config.Settings = f.Listen.Value, f.Log.Value, f.Settings
