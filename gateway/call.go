@@ -35,6 +35,7 @@ type call struct {
 	work   *task      // that it stands for, in place of the request that became one; else nil
 	args   []byte     // of a tool that has stop hooks
 	run    *belay.Run // nil for a handshake, which nobody can cancel
+	names  *names     // what its caller calls it; nil: nothing
 	frame  []byte     // a copy, of standing requests only: they are sent again to a fresh process
 
 	up     *upstream // nil while it waits for one
@@ -101,25 +102,35 @@ func (c *call) title() string {
 	return c.method
 }
 
-// register makes the call a run. A handshake is none (MCP-G14).
-func (c *call) register(queued bool) error {
+// register makes the call a run. A handshake is none (MCP-G14). Where the run
+// above was stopped before, the call is stopped before it starts.
+func (c *call) register(queued bool, before *stopBefore) error {
 	if mcp.Handshaking(c.method) {
 		return nil
 	}
 	if c.run != nil {
 		return nil // it goes on with another leg
 	}
-	s := c.s
-	spec := belay.Spec{
-		Kind: belay.KindCall, Name: c.title(), Server: s.cfg.Name, Owner: s.cfg.Owner, Address: c.id.Raw(),
-		Labels: s.cfg.Labels, Parent: s.run, Queued: queued, Stopper: c, Ladder: c.policy.Ladder, OnCancel: c.onCancel,
-	}
+	spec := c.runSpec(belay.KindCall, c.id.Raw())
+	spec.Queued, spec.Stopper, spec.OnCancel = queued, c, c.onCancel
 	if c.policy.Deadline > 0 && c.method == mcp.MethodCallTool {
 		spec.Deadline = time.Now().Add(c.policy.Deadline) // absolute even when progress arrives (MCP-G23)
 	}
-	run, err := s.tree.Register(spec)
+	run, err := c.s.tree.Register(spec)
+	if err != nil && c.outside() {
+		run, err = c.registerStopped(&spec, err, before)
+	}
 	c.run = run
 	return err
+}
+
+// mayStart reports whether a registered call was not stopped before it is
+// dispatched. leg is what arrived.
+func (c *call) mayStart(leg *call) bool {
+	if c != leg {
+		return c.run.Start()
+	}
+	return c.s.cfg.Gate == nil || c.run == nil || c.run.Cancellation() == nil
 }
 
 // standing reports whether the call is a subscription, which does no work.
@@ -192,6 +203,9 @@ func (c *call) answerLocked() {
 	if c.partial != nil {
 		var text string
 		frame, text = mcp.AppendPartial(nil, c.id, cause, *c.partial, c.era)
+		if s.cfg.NameRuns {
+			frame = mcp.NameRun(frame, c.run.ID())
+		}
 		c.run.Partial(text)
 	} else {
 		frame = mcp.AppendStopped(nil, c.id, c.run.ID(), cause, c.provenLocked())

@@ -123,20 +123,22 @@ func (s *Session) requestLocked(a *mcp.Arrival, b *batch) {
 	if s.refuseTaskLocked(c, m) {
 		return
 	}
+	if !s.nameLocked(c, a) {
+		return
+	}
 	leg := c
 	if c = s.retriedLocked(leg, m); c == nil {
 		return
 	}
-	var reason string
-	var early bool
-	if !a.ByExchange && !mcp.Handshaking(c.method) { // never cancelled, not even before it came (MCP-7)
-		reason, early = s.stones.Take(c.key)
+	if c == leg && !s.admittedLocked(c) {
+		return
 	}
+	before := s.stoppedBeforeLocked(c, a)
 	var up *upstream
-	if !early {
+	if !before.is() {
 		up = s.routeLocked(c)
 	}
-	if err := c.register(up == nil); err != nil {
+	if err := c.register(up == nil, &before); err != nil {
 		s.unrouteLocked(up)
 		s.replyLocked(c, jsonrpc.AppendError(nil, c.id, belay.JSONRPCCode(err), err.Error(), nil))
 		return
@@ -145,16 +147,17 @@ func (s *Session) requestLocked(a *mcp.Arrival, b *batch) {
 	if c.pass != 0 {
 		s.passes[c.pass] = c
 	}
-	if !early {
-		s.hand.Sent(m)
-		s.outdateLocked(m.Method)
+	if before.is() {
+		s.unrouteLocked(up) // of a call below a run that is stopped this is known only now
+		s.stopBeforeLocked(c, &before)
+		return
 	}
+	s.hand.Sent(m)
+	s.outdateLocked(m.Method)
 	switch {
-	case up != nil && c != leg && !c.run.Start():
-		s.unrouteLocked(up) // it was stopped between two legs, a moment ago: onCancel settles it
-	case early:
-		s.cancelEarlyLocked(c, reason)
-	case !s.admitLocked(c):
+	case up != nil && !c.mayStart(leg):
+		s.unrouteLocked(up) // it was stopped a moment ago: onCancel settles it
+	case !s.admittedLocked(c), !s.admitLocked(c):
 		s.unrouteLocked(up)
 	case up == nil:
 		s.enqueueLocked(c, m.Frame)

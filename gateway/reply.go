@@ -79,6 +79,9 @@ func (u *upstream) responded(m *mcp.Message, status int) {
 			edits = append(edits, jsonrpc.Edit{At: at, New: []byte(c.id.Raw())})
 		}
 	}
+	if s.cfg.NameRuns && c.run != nil {
+		edits = c.appendRunName(edits, m, task)
+	}
 	if c.method == mcp.MethodListTasks {
 		edits = mcp.FilterTasks(edits, m, s.ownsTask)
 	}
@@ -93,6 +96,18 @@ func (u *upstream) responded(m *mcp.Message, status int) {
 	to := s.outlet(c)
 	s.mu.Unlock()
 	s.forwardAnswer(to, status, m.Frame, edits...)
+}
+
+// appendRunName tells the caller which run its request was: where that did work
+// or became work, which is then the run that can be stopped.
+func (c *call) appendRunName(edits []jsonrpc.Edit, m *mcp.Message, became *task) []jsonrpc.Edit {
+	switch {
+	case became != nil:
+		return mcp.AppendRunName(edits, m, became.run.ID())
+	case works(c.method):
+		return mcp.AppendRunName(edits, m, c.run.ID())
+	}
+	return edits
 }
 
 // unfitLocked says why a server cannot be used with isolation call: what it

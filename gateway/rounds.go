@@ -1,9 +1,11 @@
 package gateway
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/jsonrpc"
 	"github.com/belayhq/belay/mcp"
 )
 
@@ -138,8 +140,13 @@ func (s *Session) retriedLocked(c *call, m *mcp.Message) *call {
 		s.replyLocked(c, mcp.AppendStopped(nil, c.id, first.run.ID(), cause, first.parked))
 		return nil
 	}
+	if c.outside() && (first.names == nil || first.names.above != c.names.above) {
+		s.replyLocked(c, jsonrpc.AppendError(nil, c.id, mcp.CodeInvalidParams, fmt.Sprintf("%v; this is the next round of a call that hangs elsewhere", errParent), nil))
+		return nil
+	}
 	s.forgetRoundLocked(r)
 	first.parked = false
+	first.nextLeg(c.names)
 	first.id, first.key, first.token, first.to = c.id, c.key, c.token, c.to
 	first.params, first.pass, first.batch, first.args = c.params, c.pass, c.batch, c.args
 	first.upID, first.seq, first.began, first.until, first.others = c.upID, 0, 0, 0, false

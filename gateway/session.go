@@ -42,6 +42,8 @@ type Session struct {
 	passes    map[uint64]*call // of them, those that an HTTP exchange brought
 	asks      map[string]*ask  // server's requests to the caller, by our id
 	askIDs    jsonrpc.Minter
+	unwatch   func()           // set with the first call that hangs below another run; see below.go
+	traceID   string           // of calls that are part of no trace; "" before the first
 	rounds    rounds           // calls between two legs
 	tasks     map[string]*task // by id, while something is waited for of them
 	seen      recent
@@ -218,7 +220,11 @@ func (s *Session) shutdown(c belay.Cancellation) {
 	s.queue, s.queued = nil, 0 // the calls in it are cancelled, and answered
 	s.all, s.current = nil, nil
 	s.dropTasksLocked()
+	unwatch := s.unwatch
 	s.mu.Unlock()
+	if unwatch != nil {
+		unwatch()
+	}
 	s.answerAll()
 	if len(s.cfg.Command) > 0 {
 		s.run.Observe(belay.Evidence{Kind: belay.SeenProcessGone, Scope: belay.ScopeLocalTree, Detail: "every process of the session has ended"})
@@ -237,6 +243,9 @@ func (s *Session) shutdown(c belay.Cancellation) {
 // endRun stops everything in flight. Where nothing is, and no process either,
 // there is nothing to stop: the session is just over.
 func (s *Session) endRun(c belay.Cancellation) {
+	if c.Stop.IsZero() {
+		c.Stop = belay.NewStopID()
+	}
 	s.endRounds(c)
 	s.mu.Lock()
 	idle := len(s.calls) == 0 && !s.hasTasksLocked() && len(s.cfg.Command) == 0
@@ -244,6 +253,10 @@ func (s *Session) endRun(c belay.Cancellation) {
 	if !idle || !s.run.Finish(belay.Completed) {
 		s.run.Cancel(c)
 	}
+	// The tree tells stopOutside of that in its own time; here it must be before
+	// the processes end, or the calls would fail with them.
+	elsewhere := belay.Cancellation{Stop: c.Stop, Cause: belay.CauseParent, By: c.By, Reason: c.Reason, Via: c.Via, Origin: s.run.ID()}
+	s.stopOutside(belay.CancelRequest{Cancellation: elsewhere})
 }
 
 // answerAll answers the calls whose partial result is still waited for: none

@@ -74,7 +74,7 @@ func (u *upstream) becameTaskLocked(c *call, m *mcp.Message) *task {
 	t := &task{taskID: news.ID, raw: bytes.Clone(raw), ttl: news.TTL, heard: time.Now()}
 	t.call = &call{
 		s: s, id: c.id, method: c.method, name: c.name, token: c.token, era: c.era, policy: c.policy, args: c.args,
-		up: u, upID: c.upID, began: c.began, until: c.until, others: c.others, work: t,
+		up: u, upID: c.upID, began: c.began, until: c.until, others: c.others, work: t, names: c.names,
 	}
 	if err := t.register(c.run.Started()); err != nil {
 		s.log.Warn("a task could not be registered", "task", t.taskID, "error", err)
@@ -99,15 +99,16 @@ func (c *call) mayBecomeTask() bool {
 }
 
 func (t *task) register(began time.Time) (err error) {
-	s := t.s
-	spec := belay.Spec{
-		Kind: belay.KindTask, Name: t.title(), Server: s.cfg.Name, Owner: s.cfg.Owner, Address: t.taskID,
-		Labels: s.cfg.Labels, Parent: s.run, Stopper: t, Ladder: t.policy.Ladder, OnCancel: t.onCancel,
-	}
+	spec := t.runSpec(belay.KindTask, t.taskID)
+	spec.Stopper, spec.OnCancel = t, t.onCancel
 	if t.policy.Deadline > 0 && t.method == mcp.MethodCallTool {
 		spec.Deadline = began.Add(t.policy.Deadline) // counts for all of its life (MCP-G23)
 	}
-	t.run, err = s.tree.Register(spec)
+	t.run, err = t.s.tree.Register(spec)
+	if errors.Is(err, belay.ErrEnded) && t.outside() { // the run above has ended meanwhile; the work has not
+		spec.Parent = t.s.run
+		t.run, err = t.s.tree.Register(spec)
+	}
 	return err
 }
 

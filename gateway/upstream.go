@@ -156,7 +156,7 @@ func (u *upstream) dispatchLocked(c *call, m *mcp.Message) {
 func (u *upstream) editsLocked(c *call, m *mcp.Message) []jsonrpc.Edit {
 	raw := []byte(c.upID.Raw())
 	edits := append(make([]jsonrpc.Edit, 0, 3), jsonrpc.Edit{At: m.IDAt, New: raw})
-	var members [2]mcp.MetaMember
+	var members [4]mcp.MetaMember
 	add := members[:0]
 	switch {
 	case !c.token.IsZero():
@@ -166,6 +166,12 @@ func (u *upstream) editsLocked(c *call, m *mcp.Message) []jsonrpc.Edit {
 	}
 	if c.acksLocked() {
 		add = append(add, u.askAckLocked(c, m))
+	}
+	if c.names != nil {
+		add = c.spanMembers(add)
+		if c.names.hide {
+			edits = mcp.HideParent(edits, m)
+		}
 	}
 	if len(add) > 0 {
 		edits = mcp.AppendMeta(edits, m, add...)

@@ -58,8 +58,8 @@ func (u *upstream) converse(w *web) {
 	u.ended()
 }
 
-func (w *web) request(_ *call, params []mcp.HeaderParam, frame []byte, edits ...jsonrpc.Edit) error {
-	return w.conn.Send(frame, params, edits...)
+func (w *web) request(c *call, params []mcp.HeaderParam, frame []byte, edits ...jsonrpc.Edit) error {
+	return w.conn.Send(frame, c.spanHeaders(params), edits...)
 }
 
 func (w *web) send(frame []byte, edits ...jsonrpc.Edit) error {
