@@ -41,6 +41,7 @@ type Filter struct {
 	Kinds  []Kind            `json:"kinds,omitempty"`  // any of these
 	Owner  string            `json:"owner,omitempty"`
 	Server string            `json:"server,omitempty"`
+	Works  []Work            `json:"works,omitempty"` // any of these states of the work
 	Ended  bool              `json:"ended,omitempty"` // also runs that are over and still remembered
 	Limit  int               `json:"limit,omitempty"` // at most so many, newest first dropped; 0: all
 }
@@ -55,15 +56,12 @@ func (f *Filter) Match(i *Info) bool {
 		return false
 	case len(f.Kinds) > 0 && !slices.Contains(f.Kinds, i.Kind):
 		return false
+	case len(f.Works) > 0 && !slices.Contains(f.Works, i.Work):
+		return false
 	case f.Owner != "" && f.Owner != i.Owner, f.Server != "" && f.Server != i.Server:
 		return false
 	}
-	for k, v := range f.Labels {
-		if got, ok := i.Labels[k]; !ok || got != v {
-			return false
-		}
-	}
-	return true
+	return hasLabels(i.Labels, f.Labels)
 }
 
 // Info is a run as it stood when it was asked for.

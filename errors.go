@@ -11,7 +11,7 @@ var (
 	ErrNotFound    = errors.New("no such run")               // unknown, expired, or not visible to the asker
 	ErrEnded       = errors.New("run has ended")             // it is over; nothing can be done to it
 	ErrClosed      = errors.New("closed")                    // the tree takes no new runs
-	ErrTooMany     = errors.New("too many runs in flight")   // the tree's bound is reached
+	ErrTooMany     = errors.New("too many")                  // a bound is reached: of runs in flight, of open questions
 	ErrBadRequest  = errors.New("bad request")               // a value that cannot be accepted
 	ErrForbidden   = errors.New("not permitted")             // the asker may not do this
 	ErrUnreachable = errors.New("could not be reached")      // nobody is there to be told

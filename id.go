@@ -10,8 +10,10 @@ import (
 )
 
 // RunID names a run: 128 bits, minted by Belay, never by a caller. The first
-// 48 bits are milliseconds since 1970, so that ids sort by time; the other 80
-// are random, so that nobody guesses one. The zero RunID means "none".
+// 48 bits are milliseconds since 1970, so that ids sort by time; the last 64
+// are random, so that nobody guesses one. The 16 between are random too, or,
+// for the runs of a [Tree], count those of one millisecond, so that its ids
+// rise in the order of registration. The zero RunID means "none".
 type RunID [16]byte
 
 // StopID names one act of stopping: one press of one button. A cancellation
@@ -41,6 +43,15 @@ func mint(now time.Time) (id [16]byte) {
 	id[0], id[1] = byte(ms>>40), byte(ms>>32)
 	binary.BigEndian.PutUint32(id[2:6], uint32(ms))
 	return id
+}
+
+// follow makes the id greater than every one whose first half is at most head,
+// even when the clock was set back, and returns the first half of the new one.
+func (id *RunID) follow(head uint64) uint64 {
+	ms := binary.BigEndian.Uint64(id[:8]) &^ 0xffff
+	head = max(ms, head+1) // more than 65,536 in a millisecond run ahead of the clock
+	binary.BigEndian.PutUint64(id[:8], head)
+	return head
 }
 
 // IsZero reports whether the id names nothing.

@@ -87,6 +87,7 @@ func (t *Tree) trimLocked(now time.Time) {
 		}
 		t.kept.remove(r)
 		delete(t.runs, r.id)
+		t.shelves.remove(r)
 		r.place = forgotten
 		if r.stop != nil {
 			r.stop.endLocked()

@@ -13,7 +13,7 @@ import (
 type Run struct {
 	tree    *Tree
 	id      RunID
-	nr      uint64 // in the order of registration; ids of one millisecond are not in it
+	nr      uint64 // in the order of registration, which is that of the ids
 	started time.Time
 
 	// The fields below are guarded by tree.mu. Those that a Stop of 100,000

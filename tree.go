@@ -44,6 +44,8 @@ type Tree struct {
 	watchers map[*watcher]struct{}
 	seq      uint64 // of events
 	nr       uint64 // of runs
+	head     uint64 // the first half of the newest run's id
+	shelves  shelves
 	walks    uint64 // of Stops through the tree
 	closed   bool   // no new runs
 	gone     bool   // no new goroutines: Close has given up what was left
@@ -79,17 +81,20 @@ func (t *Tree) register(base context.Context, spec *Spec) (*Run, error) {
 	if spec.Queued {
 		r.work = Waiting
 	}
+	signed := signOf(&r.spec)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := t.admitLocked(parent); err != nil {
 		return nil, err
 	}
+	t.head = r.id.follow(t.head)
 	if parent != nil {
 		r.linkLocked(parent)
 	}
 	t.nr++
 	r.nr = t.nr
 	t.runs[r.id] = r
+	t.shelves.push(r, signed)
 	t.inFlight++
 	if !spec.Deadline.IsZero() {
 		r.timer = time.AfterFunc(time.Until(spec.Deadline), r.expire)
@@ -103,7 +108,7 @@ func (t *Tree) admitLocked(parent *Run) error {
 	case t.closed:
 		return fmt.Errorf("register a run: %w: Belay is shutting down", ErrClosed)
 	case t.inFlight >= t.opts.MaxRuns:
-		return fmt.Errorf("register a run: %w: the bound is %d", ErrTooMany, t.opts.MaxRuns)
+		return fmt.Errorf("register a run: %w: the bound is %d in flight", ErrTooMany, t.opts.MaxRuns)
 	case parent == nil:
 		return nil
 	case parent.tree != t:

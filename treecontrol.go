@@ -9,18 +9,6 @@ import (
 	"time"
 )
 
-// List implements [Control].
-func (t *Tree) List(_ context.Context, f Filter) ([]Info, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	runs := t.matchLocked(&f)
-	list := make([]Info, len(runs))
-	for i, r := range runs {
-		list[i] = r.infoLocked()
-	}
-	return list, nil
-}
-
 // Get implements [Control].
 func (t *Tree) Get(_ context.Context, id RunID) (Detail, error) {
 	t.mu.Lock()
@@ -51,42 +39,6 @@ func (t *Tree) Cancel(ctx context.Context, req CancelRequest) ([]CancelResult, e
 		results[i] = r.result(c.Stop)
 	}
 	return results, nil
-}
-
-// matchLocked returns the runs that pass the filter, oldest first, so that
-// none comes before one above it.
-func (t *Tree) matchLocked(f *Filter) []*Run {
-	t.trimLocked(time.Now())
-	rest := *f
-	if len(f.IDs) > 0 {
-		rest.IDs, rest.Ended = nil, true
-	}
-	match := func(r *Run) bool {
-		i := r.viewLocked()
-		return rest.Match(&i) && t.underLocked(r, f.Under)
-	}
-	var found []*Run
-	if len(f.IDs) > 0 {
-		found = t.lookupLocked(f.IDs, match)
-	} else {
-		found = t.selectLocked(match)
-	}
-	if f.Limit > 0 && len(found) > f.Limit {
-		found = found[:f.Limit]
-	}
-	return found
-}
-
-// selectLocked returns the runs that the tree knows and match, oldest first.
-func (t *Tree) selectLocked(match func(*Run) bool) []*Run {
-	var found []*Run
-	for _, r := range t.runs {
-		if match(r) {
-			found = append(found, r)
-		}
-	}
-	slices.SortFunc(found, byAge)
-	return found
 }
 
 func (t *Tree) lookupLocked(ids []RunID, match func(*Run) bool) []*Run {
