@@ -141,8 +141,14 @@ var Table = []Row{
 	},
 
 	{
-		"admin", 3,
+		"lease", 2,
 		[]string{"."},
+		nil,
+		"runs of other people's runtimes: leases, reports and webhooks; knows no door",
+	},
+	{
+		"admin", 3,
+		[]string{".", "lease"},
 		[]string{"github.com/danielgtaylor/huma/v2", "github.com/go-json-experiment/json/jsontext", "golang.org/x/time"},
 		"the REST door over a Control: who asks, what is remembered and who is told are handed in; huma describes /v1, jsontext refuses what two readers would read differently",
 	},
@@ -160,9 +166,9 @@ var Table = []Row{
 	},
 	{
 		"serve", 4,
-		[]string{".", "jsonrpc", "mcp", "mcp/httpclient", "mcp/httpserver", "aggregate", "proc", "hook", "gateway", "internal/config", "internal/peers"},
-		nil,
-		"the hub: the one place where the transport towards callers and the gateway meet",
+		[]string{".", "jsonrpc", "mcp", "mcp/httpclient", "mcp/httpserver", "aggregate", "auth", "proc", "hook", "gateway", "internal/config", "internal/peers"},
+		[]string{"golang.org/x/sys"},
+		"the hub: the one place where the transport towards callers and the gateway meet; auth and x/sys for who is at the other end of a unix socket",
 	},
 	{
 		"node", 5,
