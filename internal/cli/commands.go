@@ -10,6 +10,7 @@ type commands struct {
 	Ps      psCmd      `cmd:"" group:"stop" help:"List what is running."`
 	Status  statusCmd  `cmd:"" group:"stop" help:"Show everything about one run, and its receipt."`
 	Cancel  cancelCmd  `cmd:"" group:"stop" help:"Stop runs, and say what proves that they stopped."`
+	Token   tokenCmd   `cmd:"" group:"more" help:"Print your own token, or make one for somebody else."`
 	Demo    demoCmd    `cmd:"" group:"more" help:"Press Stop on real processes, without Belay and with it."`
 	Version versionCmd `cmd:"" group:"more" help:"Print the version."`
 }
