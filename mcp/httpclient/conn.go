@@ -61,7 +61,7 @@ func Open(cfg Config, r Receiver) (*Conn, error) {
 
 // Send sends a request, notification or response: a copy of frame with edits
 // applied, see [jsonrpc.AppendSplice]. params are headers that belong to it
-// (Mcp-Param-*, MCP-61). Send never waits for the network.
+// (Mcp-Param-*, MCP-61; Traceparent, Tracestate). Send never waits for the network.
 //
 // A request of this id must not be in flight. Errors match those of
 // [jsonrpc.Parse], [jsonrpc.ErrDuplicateID], [jsonrpc.ErrTooMany],

@@ -23,7 +23,7 @@ func (k *call) readHeaders(m *mcp.Message, params []mcp.HeaderParam) error {
 	}
 	for _, p := range params {
 		name := http.CanonicalHeaderKey(p.Name)
-		if !strings.HasPrefix(name, headerParam) || !validToken(name) || !validValue(p.Value) {
+		if !strings.HasPrefix(name, headerParam) && !isTrace(name) || !validToken(name) || !validValue(p.Value) {
 			k.c.cfg.Log.Warn("a header of the message cannot be passed on", "name", quote([]byte(p.Name)))
 			continue
 		}
@@ -35,6 +35,10 @@ func (k *call) readHeaders(m *mcp.Message, params []mcp.HeaderParam) error {
 	k.extra = h
 	return nil
 }
+
+// isTrace reports whether a header carries W3C trace context, which belongs to one
+// request like the headers of MCP do.
+func isTrace(name string) bool { return name == "Traceparent" || name == "Tracestate" }
 
 // modernHeaders is what a modern message says of itself in headers; nil for a
 // legacy one.
