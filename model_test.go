@@ -333,6 +333,20 @@ func (m *model) checkLinks(t *rapid.T) {
 	if len(tree.runs) != tree.inFlight+tree.kept.len {
 		t.Fatalf("%d known, %d in flight, %d remembered", len(tree.runs), tree.inFlight, tree.kept.len)
 	}
+	placed := 0
+	for _, shelf := range tree.shelves.list {
+		for _, r := range shelf.runs {
+			if r != nil {
+				placed++
+			}
+			if r != nil && tree.runs[r.id] != r {
+				t.Fatal("a run that is forgotten stands on a shelf")
+			}
+		}
+	}
+	if placed != len(tree.runs) {
+		t.Fatalf("%d runs stand on shelves, %d are known", placed, len(tree.runs))
+	}
 	n, last := 0, (*Run)(nil)
 	for r := tree.kept.oldest; r != nil; last, r = r, r.newer {
 		if n++; r.older != last || r.place != remembered || tree.runs[r.id] != r || last != nil && r.ended.Before(last.ended) {

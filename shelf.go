@@ -37,9 +37,7 @@ func (l *shelves) push(r *Run, s sign) {
 		last = l.list[n-1]
 	}
 	if last == nil || !last.dense || len(last.runs) == shelfSize || r.nr != last.first+uint64(len(last.runs)) {
-		if last != nil && last.live == 0 {
-			l.list = l.list[:len(l.list)-1]
-		}
+		l.tidy(len(l.list) - 1)
 		last = &shelf{first: r.nr, id: r.id, dense: true, runs: make([]*Run, 0, shelfSize), signs: make([]sign, 0, shelfSize)}
 		l.list = append(l.list, last)
 	}
@@ -57,13 +55,19 @@ func (l *shelves) remove(r *Run) {
 	}
 	s.runs[place] = nil
 	s.live--
-	filling := i == len(l.list)-1 && s.dense && len(s.runs) < shelfSize
+	if filling := i == len(l.list)-1 && s.dense && len(s.runs) < shelfSize; !filling {
+		l.tidy(i)
+	}
+}
+
+// tidy makes room on shelf i if most of its places are empty.
+func (l *shelves) tidy(i int) {
 	switch {
-	case filling || s.live*4 > len(s.runs):
-	case s.live == 0:
+	case i < 0 || l.list[i].live*4 > len(l.list[i].runs):
+	case l.list[i].live == 0:
 		l.list = slices.Delete(l.list, i, i+1)
 	default:
-		s.thin()
+		l.list[i].thin()
 		l.join(i + 1)
 		l.join(i)
 	}
