@@ -106,6 +106,7 @@ func (b *Backend) Open(_ context.Context, who httpserver.Caller, out mcp.Outlet)
 	if b.closed {
 		return nil, belay.ErrClosed
 	}
+	who.Part = true // to the members
 	s := newSession(b, who, out, mcp.Legacy)
 	b.sessions[s] = struct{}{}
 	return s, nil

@@ -95,7 +95,7 @@ func (e *endpoint) open(ctx context.Context, who httpserver.Caller, out mcp.Outl
 		e.mu.Unlock()
 		return nil, err
 	}
-	s := &held{opened: in, e: e, over: make(chan struct{})}
+	s := &held{opened: in, e: e, owner: cfg.Owner, modern: modern, part: who.Part, over: make(chan struct{})}
 	s.use()
 	if e.closed {
 		e.mu.Unlock()
@@ -219,7 +219,7 @@ func (e *endpoint) remove(s *held) {
 // giveUpIdle takes a shared session that has been idle out of use, and reports
 // whether it did: nobody can get it any more then.
 func (e *endpoint) giveUpIdle(s *held, idle time.Duration) bool {
-	if e.busy(s) {
+	if s.InFlight() > 0 {
 		return false
 	}
 	e.mu.Lock()
@@ -231,12 +231,6 @@ func (e *endpoint) giveUpIdle(s *held, idle time.Duration) bool {
 		e.forgetLocked(s.shared)
 	}
 	return true
-}
-
-// busy reports whether a session has runs that are not over.
-func (e *endpoint) busy(s *held) bool {
-	runs, err := e.o.Tree.List(context.Background(), belay.Filter{Under: s.Run().ID(), Limit: 2})
-	return err != nil || len(runs) > 1 // the session itself is one
 }
 
 // Times of an endpoint that leaves.
@@ -293,19 +287,9 @@ func (e *endpoint) endQuiet(c belay.Cancellation) (more bool) {
 	if len(all) == 0 {
 		return opening > 0
 	}
-	runs, err := e.o.Tree.List(context.Background(), belay.Filter{Server: e.def.Name})
-	if err != nil {
-		return true
-	}
-	busy := make(map[belay.RunID]bool, len(runs))
-	for i := range runs {
-		if !runs[i].Over() {
-			busy[runs[i].Parent] = true
-		}
-	}
 	var wg sync.WaitGroup
 	for s, shared := range all {
-		if busy[s.Run().ID()] || shared && s.quiet() < leaveQuiet {
+		if s.InFlight() > 0 || shared && s.quiet() < leaveQuiet {
 			more = true
 			continue
 		}

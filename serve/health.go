@@ -2,10 +2,9 @@ package serve
 
 import (
 	"encoding/json"
-	"net"
 	"net/http"
-	"slices"
 	"strings"
+	"time"
 )
 
 // Health is what /healthz says.
@@ -49,54 +48,51 @@ func (h *Hub) Health() Health {
 	return out
 }
 
-func (h *Hub) serveHealth(w http.ResponseWriter, r *http.Request) {
-	if h.foreign(r) {
-		refuse(w, http.StatusForbidden, "this Host is not served")
-		return
-	}
+func (h *Hub) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	health := h.Health()
 	status := http.StatusOK
 	if health.Status != "ok" {
 		status = http.StatusServiceUnavailable
 	}
-	body, err := json.Marshal(health)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	writeJSON(w, status, body)
+	writeJSON(w, status, typeJSON, health)
 }
 
-// foreign reports whether a request came over loopback under a name that is not
-// this machine's: a web page that has re-bound its own name to it, and must not
-// read which servers there are (MCP-43). Servers' endpoints check it themselves.
-func (h *Hub) foreign(r *http.Request) bool {
-	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
-	if !ok || !local.IP.IsLoopback() {
-		return false
-	}
-	name, _, err := net.SplitHostPort(r.Host)
-	if err != nil {
-		name = strings.Trim(r.Host, "[]")
-	}
-	return !loopback(name) && !slices.ContainsFunc(h.o.AllowedHosts, func(allowed string) bool {
-		return allowed == "*" || strings.EqualFold(allowed, name) || strings.EqualFold(allowed, r.Host)
-	})
-}
+// Forms of answers.
+const (
+	typeJSON    = "application/json"
+	typeProblem = "application/problem+json"
+)
 
 // refuse answers what no server is asked for, in a form that MCP clients read.
 func refuse(w http.ResponseWriter, status int, text string) {
 	const invalid = -32600 // as the transport says it of paths that it does not serve
-	body, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": nil, "error": map[string]any{"code": invalid, "message": text}})
-	if err != nil {
-		http.Error(w, text, status)
-		return
-	}
-	writeJSON(w, status, body)
+	writeJSON(w, status, typeJSON, map[string]any{"jsonrpc": "2.0", "id": nil, "error": map[string]any{"code": invalid, "message": text}})
 }
 
-func writeJSON(w http.ResponseWriter, status int, body []byte) {
-	w.Header().Set("Content-Type", "application/json")
+// drainWait is how long net/http may go on reading a body that nobody has looked
+// at.
+const drainWait = time.Second
+
+// turnAway refuses a request that the guard does not let in.
+func turnAway(w http.ResponseWriter, r *http.Request, why error) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(drainWait))
+	if r.URL.Path == JoinedPath || strings.HasPrefix(r.URL.Path, JoinedPath+"/") {
+		refuse(w, http.StatusForbidden, why.Error())
+		return
+	}
+	writeJSON(w, http.StatusForbidden, typeProblem, map[string]any{
+		"type": "about:blank", "title": http.StatusText(http.StatusForbidden), "status": http.StatusForbidden, "detail": why.Error(),
+	})
+}
+
+// writeJSON answers with a value of ours, which always marshals.
+func writeJSON(w http.ResponseWriter, status int, kind string, v any) {
+	body, err := json.Marshal(v)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	_, _ = w.Write(append(body, '\n'))

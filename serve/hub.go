@@ -39,6 +39,17 @@ type Options struct {
 	AllowedHosts   []string
 	AllowedOrigins []string
 
+	// Gate, PassCancels, NameRuns and Trace are those of [gateway.Config], of
+	// every session.
+	Gate        gateway.Gate
+	PassCancels bool
+	NameRuns    bool
+	Trace       bool
+
+	// Ready says whether Belay can do its work, for /readyz: nil, or an error whose
+	// text names the problem and nothing secret. It is given 2 s. Nil: always.
+	Ready func(context.Context) error
+
 	open func(context.Context, gateway.Config, mcp.Outlet) (opened, error) // nil: gateway.OpenTo
 }
 
@@ -48,6 +59,7 @@ type Hub struct {
 	o      Options
 	mux    *http.ServeMux
 	joined *joined // all servers as one
+	guard  httpserver.Guard
 
 	apply sync.Mutex // held by Apply and by the beginning of Close; before mu
 
@@ -74,22 +86,33 @@ func New(o Options) *Hub {
 			return s, nil
 		}
 	}
-	h := &Hub{o: o, mux: http.NewServeMux(), current: map[string]*endpoint{}, leaving: map[string][]*endpoint{}}
+	guard := httpserver.Guard{AllowedHosts: o.AllowedHosts, AllowedOrigins: o.AllowedOrigins}
+	h := &Hub{o: o, mux: http.NewServeMux(), guard: guard, current: map[string]*endpoint{}, leaving: map[string][]*endpoint{}}
 	h.joined = newJoined(&h.o, h.list)
 	h.mux.Handle("/mcp", h.joined.handler)
 	h.mux.HandleFunc("/mcp/{server}", h.serveServer)
 	h.mux.HandleFunc("/mcp/{server}/{rest...}", h.serveServer)
 	h.mux.HandleFunc("GET /healthz", h.serveHealth)
+	h.mux.HandleFunc("GET /readyz", h.serveReady)
 	h.mux.HandleFunc("/", h.serveNothing)
 	return h
 }
 
 // Handle serves a pattern of [http.ServeMux] that the hub does not serve itself.
-// It panics if the pattern is taken.
+// It panics if the pattern is taken. Requests get there only if their Host and
+// Origin are served, as everywhere (see [httpserver.Guard]); nobody has asked who
+// sent them.
 func (h *Hub) Handle(pattern string, handler http.Handler) { h.mux.Handle(pattern, handler) }
 
-// ServeHTTP serves one exchange.
-func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) { h.mux.ServeHTTP(w, r) }
+// ServeHTTP serves one exchange. What a foreign page could have sent gets no
+// further than here, whatever it asks for (ORC, DESIGN section 8).
+func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := h.guard.Check(r); err != nil {
+		turnAway(w, r, err)
+		return
+	}
+	h.mux.ServeHTTP(w, r)
+}
 
 // Changes says what an Apply did, by names.
 type Changes struct {
@@ -202,14 +225,8 @@ func (h *Hub) Close(ctx context.Context, c belay.Cancellation) error {
 	h.apply.Lock() // no endpoint is made from here on
 	h.mu.Lock()
 	h.closing = true
-	var all []*endpoint
-	for _, e := range h.current {
-		all = append(all, e)
-	}
-	for _, list := range h.leaving {
-		all = append(all, list...)
-	}
 	h.mu.Unlock()
+	all := h.endpoints()
 	h.apply.Unlock()
 	errs := make([]error, len(all)+1)
 	var wg sync.WaitGroup
@@ -256,11 +273,7 @@ func (h *Hub) serveServer(w http.ResponseWriter, r *http.Request) {
 }
 
 // serveNothing says what there is instead.
-func (h *Hub) serveNothing(w http.ResponseWriter, r *http.Request) {
-	if h.foreign(r) {
-		refuse(w, http.StatusForbidden, "this Host is not served")
-		return
-	}
+func (h *Hub) serveNothing(w http.ResponseWriter, _ *http.Request) {
 	h.mu.RLock()
 	paths := make([]string, 0, len(h.order))
 	for _, name := range h.order {

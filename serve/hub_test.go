@@ -60,7 +60,7 @@ func TestServesBothEras(t *testing.T) {
 func TestShared(t *testing.T) {
 	r := newRig(t, func(o *Options) {
 		o.Identify = func(r *http.Request) (httpserver.Identity, error) {
-			return httpserver.Identity{Principal: r.Header.Get("X-Who")}, nil
+			return httpserver.Identity{Principal: "is " + r.Header.Get("X-Who")}, nil
 		}
 	})
 	d := r.fake("a")

@@ -20,6 +20,8 @@ type opened interface {
 	Err() error
 	Close(ctx context.Context, c belay.Cancellation) error
 	Run() *belay.Run
+	InFlight() int
+	Tell(id string, frame []byte) bool
 }
 
 var (
@@ -33,6 +35,9 @@ var (
 type held struct {
 	opened
 	e      *endpoint
+	owner  string        // of its run
+	modern bool          // callers of 2026-07-28 share it
+	part   bool          // of a session at /mcp
 	shared *shared       // nil for a legacy caller's; guarded by e.mu
 	used   atomic.Int64  // unix nanoseconds of the last use, for shared ones
 	over   chan struct{} // closed by keep when all is over

@@ -153,6 +153,12 @@ var Table = []Row{
 		"the REST door over a Control: who asks, what is remembered and who is told are handed in; huma describes /v1, jsontext refuses what two readers would read differently",
 	},
 	{
+		"admin/client", 1,
+		[]string{"."},
+		nil,
+		"the other end of the REST door: authors of other runtimes import it, so it needs nothing but the domain",
+	},
+	{
 		"aggregate", 3,
 		[]string{".", "jsonrpc", "mcp", "mcp/httpserver"},
 		nil,

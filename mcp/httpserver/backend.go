@@ -65,6 +65,10 @@ type Caller struct {
 	// is opened before anything is said.
 	Revision string
 
+	// Part says that the conversation is a part of another one, which is the one
+	// that the caller knows: a backend made of several sets it for those.
+	Part bool
+
 	expires time.Time // of the identity that this request came with
 }
 

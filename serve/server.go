@@ -1,0 +1,54 @@
+package serve
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/belayhq/belay/auth"
+)
+
+// Limits of the HTTP server. There is none on writing: a stream lives as long as
+// its call.
+const (
+	headerWait = 10 * time.Second
+	headerMax  = 64 << 10
+	idleWait   = 2 * time.Minute
+)
+
+// h2Streams is how many requests one HTTP/2 connection may have in flight. Many
+// clients queue what is over it, so that a cancel would wait for the calls that
+// it is to stop.
+const h2Streams = 10_000
+
+// Server is an HTTP server for the hub, with limits on what a caller may leave
+// undone. Requests over a unix socket carry who is at its other end
+// ([auth.WithPeer]). Each of conn may put more into the context of a connection's
+// requests; they are called in their order, before the TLS handshake, on the
+// goroutine that accepts.
+func (h *Hub) Server(conn ...func(ctx context.Context, c net.Conn) context.Context) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: headerWait,
+		MaxHeaderBytes:    headerMax,
+		IdleTimeout:       idleWait,
+		ErrorLog:          slog.NewLogLogger(h.o.Log.Handler(), slog.LevelDebug),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			if u, ok := c.(*net.UnixConn); ok {
+				ctx = auth.WithPeer(ctx, peerOf(u))
+			}
+			for _, f := range conn {
+				ctx = f(ctx, c)
+			}
+			return ctx
+		},
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: h2Streams,
+			SendPingTimeout:      quietPeer, // TLS connections are noticed by that, too, wherever the kernel does not ask
+			PingTimeout:          deadPeer - quietPeer,
+			WriteByteTimeout:     deadPeer,
+		},
+	}
+}
