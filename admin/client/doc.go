@@ -1,0 +1,38 @@
+// Package client talks to a Belay server by its REST interface (/v1).
+//
+// # The model
+//
+// A [Client] is a [belay.Control] for the runs of another machine, or of this
+// one: whoever lists, watches and stops runs by a Control need not know where
+// they are. What a server has besides (receipts, the stop-all latch,
+// approvals, the caller's own name and permissions) are methods of it.
+//
+// The author of an agent runtime uses one more: [Client.Register] makes a turn,
+// or any other piece of work that Belay did not start, a run like the others,
+// and [Lease.Hold] gives a context that ends when somebody stops it.
+//
+//	c, err := client.New(client.Options{Server: "http://127.0.0.1:7777", Token: token})
+//	lease, err := c.Register(ctx, client.Registration{Kind: belay.KindTurn, Name: "fix the tests"})
+//	ctx, release := lease.Hold(ctx)
+//	defer release()
+//	err = work(ctx) // ends early, with a *belay.Cancellation as the cause, when Stop is pressed
+//
+// # Guarantees
+//
+//   - A server's refusal is an [*Error] that wraps the sentinel of package belay
+//     which it means ([belay.ErrNotFound], [belay.ErrForbidden], …) and holds the
+//     server's own words; a server that does not answer is
+//     [belay.ErrUnreachable].
+//   - A token goes to the configured server and nowhere else: redirects to
+//     another origin are an error, and no error or log holds one.
+//   - 429 is retried after the server's Retry-After as long as the context
+//     allows, for requests that may be sent twice.
+//   - Nothing that a server sends is read without a bound.
+//   - A broken event stream goes on behind the last event that was seen; what
+//     could not be had any more is counted or said.
+//   - The end of a context ends waiting, never a Stop that the server has
+//     accepted.
+//
+// The package imports the standard library and package belay only, so that
+// other programs can import it without anything else of Belay.
+package client
