@@ -22,8 +22,12 @@ const maxTokenFile = 256
 // may have read or written it. The message says what to do.
 var ErrTokenFile = fmt.Errorf("the file with the local token: %w", belay.ErrForbidden)
 
+// envStateDir moves everything of Belay's that outlives a process, as one.
+const envStateDir = "BELAY_STATE_DIR"
+
 // LocalTokenPath is where this user's token lies: $BELAY_TOKEN_FILE, else
-// "local-token" in Belay's folder of the user's configuration directory, which
+// "local-token" in $BELAY_STATE_DIR, else in
+// Belay's folder of the user's configuration directory, which
 // outlives a login, else in runtimeDir (package local's), for a user without a
 // home. It makes and checks nothing.
 func LocalTokenPath(getenv func(string) string, runtimeDir string) string {
@@ -34,6 +38,9 @@ func localTokenPath(system string, getenv func(string) string, runtimeDir string
 	const name = "local-token"
 	if file := getenv(EnvTokenFile); file != "" {
 		return file
+	}
+	if dir := getenv(envStateDir); filepath.IsAbs(dir) {
+		return filepath.Join(dir, name)
 	}
 	if dir := configDir(system, getenv); dir != "" {
 		return filepath.Join(dir, "belay", name)

@@ -51,7 +51,9 @@ func (b *bench) witness(name string) *faketool.Witness {
 }
 
 // env keeps this run's Belay processes apart from the user's own.
-func (b *bench) env() []string { return []string{"BELAY_RUNTIME_DIR=" + filepath.Join(b.dir, "run")} }
+func (b *bench) env() []string {
+	return []string{"BELAY_RUNTIME_DIR=" + filepath.Join(b.dir, "run"), "BELAY_STATE_DIR=" + filepath.Join(b.dir, "state")}
+}
 
 // client is one open way to a server.
 type client interface {

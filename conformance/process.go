@@ -131,7 +131,7 @@ func startBelay(belay string, upstream map[string]any, dir string) (*process, er
 		return nil, err
 	}
 	cmd := exec.Command(belay, "serve", "--config", file, "--listen", "127.0.0.1:0", "--json") //nolint:gosec // our own binary
-	cmd.Env = append(os.Environ(), "BELAY_RUNTIME_DIR="+filepath.Join(dir, "run"))
+	cmd.Env = append(os.Environ(), "BELAY_RUNTIME_DIR="+filepath.Join(dir, "run"), "BELAY_STATE_DIR="+filepath.Join(dir, "state"))
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err

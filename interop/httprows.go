@@ -324,7 +324,7 @@ func (h *harness) newcomer(c httpClient, url string) string {
 // receipt is Belay's final word on the one stopped call of a tool.
 func (h *harness) receipt(runtime, tool string) string {
 	cmd := exec.Command(h.belay, "ps", "--all", "--json")
-	cmd.Env = append(os.Environ(), "BELAY_RUNTIME_DIR="+runtime)
+	cmd.Env = append(os.Environ(), "BELAY_RUNTIME_DIR="+runtime, "BELAY_STATE_DIR="+runtime)
 	out, err := cmd.Output()
 	var runs []struct {
 		Name         string           `json:"name"`

@@ -79,7 +79,7 @@ func (h *harness) serve(r *httpRow, dir, runtime, witness, remote string) (*proc
 		return nil, "", err
 	}
 	belay, err := h.start([]string{h.belay, "serve", "--config", file, "--listen", "127.0.0.1:0", "--json"},
-		[]string{"BELAY_RUNTIME_DIR=" + runtime}, out)
+		[]string{"BELAY_RUNTIME_DIR=" + runtime, "BELAY_STATE_DIR=" + runtime}, out)
 	_ = out.Close()
 	if err != nil {
 		_ = in.Close()

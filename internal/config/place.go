@@ -31,12 +31,32 @@ func cancellation(getenv func(string) string) (enabled, known bool, err error) {
 	return false, false, nil
 }
 
+// EnvStateDir names [StateDir] itself.
+const EnvStateDir = "BELAY_STATE_DIR"
+
 // StateDir is Belay's folder for what outlives a process and is no setting: the
-// ledger and the latch. It is empty for a user without a home. It makes and
-// checks nothing.
+// ledger and the latch. It is $BELAY_STATE_DIR if that is absolute, and empty for
+// a user without a home. It makes and checks nothing.
 func StateDir(getenv func(string) string) string { return stateDir(runtime.GOOS, getenv) }
 
+// LedgerPath is where the ledger lies if nobody says otherwise; empty if there is
+// no place.
+func LedgerPath(getenv func(string) string) string { return inState(getenv, "ledger.db") }
+
+// LatchPath is where the latch is written down if nobody says otherwise.
+func LatchPath(getenv func(string) string) string { return inState(getenv, "latch.json") }
+
+func inState(getenv func(string) string, name string) string {
+	if dir := StateDir(getenv); dir != "" {
+		return filepath.Join(dir, name)
+	}
+	return ""
+}
+
 func stateDir(system string, getenv func(string) string) string {
+	if dir := getenv(EnvStateDir); filepath.IsAbs(dir) {
+		return dir
+	}
 	if system == "windows" {
 		if dir := getenv("LocalAppData"); dir != "" {
 			return filepath.Join(dir, "belay")
