@@ -1,6 +1,8 @@
 package httpserver
 
 import (
+	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"testing"
@@ -76,6 +78,53 @@ func TestGuardAwayFromLoopback(t *testing.T) {
 	} {
 		if f := c.h.guard(away(c.host, c.origin)); (f == nil) != c.fine {
 			t.Errorf("%s from %q: %+v", c.host, c.origin, f)
+		}
+	}
+}
+
+// TestGuardByWay: over TLS any Host is fine unless some are named, since a page
+// that has re-bound its name fails at the certificate; over a unix socket in any
+// case, since no page gets there. A page may ask its own host, over TLS only if
+// it came over TLS itself.
+func TestGuardByWay(t *testing.T) {
+	loop, far, sock := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}, &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1}, &net.UnixAddr{Name: "/x", Net: "unix"}
+	open, named := Guard{}, Guard{AllowedHosts: []string{"a.example"}, AllowedOrigins: []string{"https://desk.example"}}
+	for _, c := range []struct {
+		g            Guard
+		at           net.Addr
+		tls          bool
+		host, origin string
+		fine         bool
+	}{
+		{open, loop, false, "evil.example", "", false},
+		{open, loop, true, "evil.example", "", true},
+		{open, loop, true, "localhost", "https://localhost", true},
+		{open, loop, true, "b.example", "https://b.example", true},
+		{open, loop, true, "b.example", "https://b.example:443", true},
+		{open, loop, true, "b.example", "http://b.example", false},
+		{open, far, true, "b.example", "https://c.example", false},
+		{open, far, true, "b.example", "null", false},
+		{open, far, false, "b.example:80", "http://b.example", true},
+		{named, loop, true, "b.example", "", false},
+		{named, loop, true, "a.example", "", true},
+		{named, loop, true, "127.0.0.1", "", true},
+		{named, far, true, "b.example", "", false},
+		{named, far, true, "a.example", "https://desk.example", true},
+		{open, sock, false, "whatever", "", true},
+		{named, sock, false, "whatever", "", true},
+		{named, sock, false, "whatever", "http://evil.example", false},
+		{open, far, false, "", "http://", false},
+	} {
+		r := &http.Request{Host: c.host, Header: http.Header{}}
+		if c.origin != "" {
+			r.Header.Set("Origin", c.origin)
+		}
+		if c.tls {
+			r.TLS = &tls.ConnectionState{}
+		}
+		err := c.g.Check(r.WithContext(contextWithLocal(t, c.at)))
+		if (err == nil) != c.fine || err != nil && !errors.Is(err, ErrForeign) {
+			t.Errorf("%v TLS %v: %s from %q: %v", c.at, c.tls, c.host, c.origin, err)
 		}
 	}
 }
