@@ -55,9 +55,11 @@ func (a *Auth) decode(d *decoder, at spot, f field) {
 		return
 	}
 	roles := at.under("roles")
-	for name, list := range a.Roles {
-		c := auth.Config{Roles: map[string][]auth.Permission{name: list.auth()}}
-		d.authFails(roles.under(name).atKey(), &c, false) // keys are as they stand there
+	if roles.value.is(kindMap) {
+		for _, p := range roles.value.pairs { // in the order of the file
+			c := auth.Config{Roles: map[string][]auth.Permission{p.key.text: a.Roles[p.key.text].auth()}}
+			d.authFails(spot{key: p.key, secret: true}, &c, false) // keys are as they stand there
+		}
 	}
 	if len(d.problems) > before {
 		return

@@ -127,9 +127,14 @@ func (d *decoder) fields(v reflect.Value, at spot, f field) {
 		return
 	}
 	if at.value.kind != kindMap {
-		d.failf(at, "%s has to be a map of settings, not %s", f.key, at.value.kind)
+		how := ""
+		if slices.Contains(keysOf(fields(v.Type())), "enabled") {
+			how = fmt.Sprintf("; write %s: {enabled: false} to switch it off", f.key)
+		}
+		d.failf(at, "%s has to be a map of settings, not %s%s", f.key, at.value.kind, how)
 		return
 	}
+	prefill(v)
 	known := fields(v.Type())
 	for _, p := range at.value.pairs {
 		in := spot{key: p.key, value: p.value, secret: at.secret}

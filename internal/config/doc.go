@@ -28,7 +28,8 @@
 //
 //   - A file with a problem yields no configuration at all, so that a reload
 //     cannot apply half of one.
-//   - Neither problems nor notes contain a value of env, headers, args, a hook's
+//   - Neither problems nor notes contain a value of env, headers, args, a hash, a
+//     secret, a hook's
 //     body or an expanded variable; the source line is shown only as far as it
 //     holds keys and values of other settings.
 //   - Files are bounded (1 MiB), and so is what aliases make of them.

@@ -201,6 +201,8 @@ func TestNew(t *testing.T) {
 func FuzzYAML(f *testing.F) {
 	f.Add("servers:\n  a: {command: x, env: {A: ${B}}}\n")
 	f.Add("x: &a [*a]\nservers: *a\n<<: {a: b}\n")
+	f.Add("auth: {tokens: [{name: a, hash: b, expires: 2027-01-01}], issuers: [{key: .., roles: {a: b}}], roles: {a: [runs.read]}}\nlisten: :1\n")
+	f.Add("tls: {cert: a}\nhosts: [a]\nledger: {keep_bytes: 1GiB}\norchestrate: {rate: 1e3}\n")
 	f.Add("? [a]\n: b\n--- !!x\n- |\n  x\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		d := &decoder{file: "f", lines: strings.Split(text, "\n")}
@@ -209,6 +211,7 @@ func FuzzYAML(f *testing.F) {
 		if root := readYAML(d, []byte(text)); root != nil {
 			root.dropPrivate()
 			d.value(valueOf(&out), spot{value: root}, field{key: "f"})
+			d.checkSettings(&out, spot{value: root}, "")
 		}
 		_ = d.problems.Error()
 	})
