@@ -130,6 +130,9 @@ func (t *Tree) markLocked(b *batch, r *Run, o *order) {
 	r.stop = s
 	t.emitLocked(EventCancelled, r)
 	t.emitLocked(EventStep, r) // that it was requested
+	if r.asking > 0 {
+		t.withdrawLocked(r)
+	}
 	switch {
 	case job.idle:
 		t.observeLocked(r, Evidence{Kind: SeenNotStarted, Scope: ScopeHandler, Detail: "it was still waiting; nothing was started"})

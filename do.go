@@ -11,7 +11,8 @@ import (
 // spec.Parent), stopped by a Stop or by the end of ctx, and with the return of
 // fn as its evidence. The context that fn gets ends with a *Cancellation as
 // its cause. Do returns what fn returns, except that a fn which fails after a
-// Stop yields an error that wraps the *Cancellation. If ctx has ended already
+// Stop yields an error that wraps the *Cancellation; one that fails with
+// [ErrDeclined] leaves the outcome Declined. If ctx has ended already
 // or the run is refused, fn is not called. spec.Queued is ignored.
 func (t *Tree) Do(ctx context.Context, spec Spec, fn func(context.Context) error) error {
 	if ctx.Err() != nil {
@@ -38,7 +39,10 @@ func (t *Tree) Do(ctx context.Context, spec Spec, fn func(context.Context) error
 	err = fn(r.Context())
 	returned = true
 	outcome := Completed
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrDeclined):
+		outcome = Declined
+	case err != nil:
 		outcome = Failed
 	}
 	if c := r.conclude(outcome); c != nil && err != nil && !errors.Is(err, error(c)) {

@@ -42,6 +42,8 @@ var codes = []struct {
 	{ErrUnsupported, "unsupported", 501, -32603, 1},
 	{ErrRestrained, "restrained", 409, -32603, 3},
 	{ErrAmbiguous, "ambiguous", 409, -32602, 2},
+	{ErrDecided, "decided", 409, -32602, 4},
+	{ErrDeclined, "declined", 403, -32603, 1},
 }
 
 // CodeCancelled is the JSON-RPC error code of a call that somebody other than

@@ -21,7 +21,11 @@ type RunID [16]byte
 // how a duplicate made by machinery is told from a person's second Stop.
 type StopID [16]byte
 
+// ApprovalID names one question that a run asked.
+type ApprovalID [16]byte
+
 const (
+	askPrefix  = "ask_"
 	runPrefix  = "run_"
 	stopPrefix = "stop_"
 	idAlphabet = "0123456789abcdefghjkmnpqrstvwxyz" // Crockford's base 32: no i, l, o, u
@@ -58,6 +62,9 @@ func (id *RunID) follow(head uint64) uint64 {
 func (id RunID) IsZero() bool { return id == RunID{} }
 
 // IsZero reports whether the id names nothing.
+func (id ApprovalID) IsZero() bool { return id == ApprovalID{} }
+
+// IsZero reports whether the id names nothing.
 func (id StopID) IsZero() bool { return id == StopID{} }
 
 // Time is when the id was minted, to the millisecond.
@@ -75,6 +82,12 @@ func (id StopID) String() string { return idText(stopPrefix, id) }
 // MarshalText implements [encoding.TextMarshaler].
 func (id RunID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
+// String is "ask_" and 26 lower-case base-32 digits; empty for the zero id.
+func (id ApprovalID) String() string { return idText(askPrefix, id) }
+
+// MarshalText implements [encoding.TextMarshaler].
+func (id ApprovalID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
+
 // MarshalText implements [encoding.TextMarshaler].
 func (id StopID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
@@ -86,6 +99,18 @@ func (id *RunID) UnmarshalText(text []byte) error {
 // UnmarshalText implements [encoding.TextUnmarshaler]; empty text is the zero id.
 func (id *StopID) UnmarshalText(text []byte) error {
 	return unmarshalID(stopPrefix, text, (*[16]byte)(id))
+}
+
+// UnmarshalText implements [encoding.TextUnmarshaler]; empty text is the zero id.
+func (id *ApprovalID) UnmarshalText(text []byte) error {
+	return unmarshalID(askPrefix, text, (*[16]byte)(id))
+}
+
+// ParseApprovalID reads the text form of an approval's id, as [ParseRunID] does
+// that of a run's.
+func ParseApprovalID(s string) (ApprovalID, error) {
+	id, err := parseID(askPrefix, s)
+	return ApprovalID(id), err
 }
 
 // ParseRunID reads the text form of a run id. It accepts exactly what String

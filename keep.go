@@ -40,6 +40,9 @@ func (l *memory) remove(r *Run) {
 // what only a living run needs and moves it to the remembered ones. It does so
 // again for a run that was over and of which more was seen.
 func (t *Tree) overLocked(r *Run) {
+	if r.asking > 0 {
+		t.withdrawLocked(r)
+	}
 	if r.done != nil {
 		close(r.done)
 		r.done = nil

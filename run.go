@@ -27,6 +27,8 @@ type Run struct {
 	work              Work
 	place             place
 	paused            bool          // waiting, but was dispatched before: see Pause
+	halted            bool          // paused by a question; see Ask
+	asking            uint16        // open questions, at most maxAsking
 	hooks             []*attachment // other processes' runs below this one
 	timer             *time.Timer   // the deadline's
 	end               context.CancelCauseFunc

@@ -13,6 +13,8 @@ type Options struct {
 	MaxRuns  int           // runs in flight; default 1,100,000
 	KeepFor  time.Duration // how long an ended run is remembered; default 10 min
 	KeepRuns int           // how many ended runs are remembered; default 10,000
+
+	MaxQuestions int // open at once; default 1,000
 }
 
 func (o Options) withDefaults() Options {
@@ -24,6 +26,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.KeepRuns <= 0 {
 		o.KeepRuns = 10_000
+	}
+	if o.MaxQuestions <= 0 {
+		o.MaxQuestions = 1000
 	}
 	return o
 }
@@ -46,6 +51,7 @@ type Tree struct {
 	nr       uint64 // of runs
 	head     uint64 // the first half of the newest run's id
 	shelves  shelves
+	asked    questions
 	walks    uint64 // of Stops through the tree
 	closed   bool   // no new runs
 	gone     bool   // no new goroutines: Close has given up what was left

@@ -62,13 +62,20 @@ func (t *Tree) takeEvents(w *watcher) []Event {
 // emitLocked hands an event to every watcher that wants it, without waiting.
 func (t *Tree) emitLocked(kind EventType, r *Run) {
 	if len(t.watchers) > 0 { // apart, so that who tells 100,000 runs without a watcher needs no stack for events
-		t.publishLocked(kind, r)
+		t.publishLocked(kind, r, nil)
 	}
 }
 
-func (t *Tree) publishLocked(kind EventType, r *Run) {
+func (t *Tree) emitAskLocked(kind EventType, r *Run, a *inquiry) {
+	if len(t.watchers) > 0 {
+		shown := a.copyLocked()
+		t.publishLocked(kind, r, &shown)
+	}
+}
+
+func (t *Tree) publishLocked(kind EventType, r *Run, a *Approval) {
 	t.seq++
-	e := Event{Seq: t.seq, At: time.Now(), Type: kind, Run: r.infoLocked()}
+	e := Event{Seq: t.seq, At: time.Now(), Type: kind, Run: r.infoLocked(), Approval: a}
 	if kind == EventStep || kind == EventFinal {
 		e.Receipt = r.receiptLocked()
 	}
