@@ -44,11 +44,13 @@ type fakeCall struct {
 	s        *fakeSession
 	to       mcp.Outlet
 	exchange uint64
+	about    mcp.Arrival
 }
 
 type fakeSession struct {
 	*fake
 	home  mcp.Outlet
+	who   httpserver.Caller
 	ended chan struct{}
 	once  sync.Once
 
@@ -69,13 +71,15 @@ func (f *fake) newSession(out mcp.Outlet) *fakeSession {
 	return s
 }
 
-func (f *fake) Open(_ context.Context, _ httpserver.Caller, out mcp.Outlet) (httpserver.Session, error) {
+func (f *fake) Open(_ context.Context, who httpserver.Caller, out mcp.Outlet) (httpserver.Session, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.refuse != nil {
 		return nil, f.refuse
 	}
-	return f.newSession(out), nil
+	s := f.newSession(out)
+	s.who = who
+	return s, nil
 }
 
 func (f *fake) Shared(context.Context, httpserver.Caller) (httpserver.Session, error) {
@@ -103,7 +107,7 @@ func (f *fake) last() *fakeSession {
 func (s *fakeSession) Deliver(a mcp.Arrival) {
 	s.held.Lock()
 	defer s.held.Unlock()
-	r := &fakeCall{s: s, to: a.To, exchange: a.Exchange}
+	r := &fakeCall{s: s, to: a.To, exchange: a.Exchange, about: a}
 	if err := r.Read(bytes.Clone(a.Frame)); err != nil {
 		panic(err)
 	}
