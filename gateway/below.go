@@ -125,7 +125,10 @@ func (s *Session) Outside() int {
 	s.mu.Unlock()
 	n := 0
 	for run := range runs {
-		if info := run.Info(); !info.Over() {
+		if info := run.Info(); info.Over() {
+			continue
+		}
+		if _, err := s.tree.Run(run.ID()); err == nil { // not forgotten with force held back
 			n++
 		}
 	}

@@ -60,7 +60,11 @@ func (s *Session) deliver(a *mcp.Arrival, b *batch) {
 func (s *Session) Abandon(exchange uint64, why belay.Cancellation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c := s.passes[exchange]; c != nil {
+	switch c := s.passes[exchange]; {
+	case c == nil:
+	case s.cfg.PassCancels:
+		s.passCancelLocked(c, nil, jsonrpc.Span{})
+	default:
 		s.cancelCallLocked(c, why)
 	}
 }
@@ -227,11 +231,15 @@ func (s *Session) cancelledLocked(a *mcp.Arrival) {
 	}
 	key := cancel.Request.Key()
 	if a.ByExchange {
-		s.cancelledBesideLocked(key, cancel.Reason)
+		s.cancelledBesideLocked(key, a.Message, &cancel)
 		return
 	}
 	c := s.calls[key]
 	switch {
+	case s.cfg.PassCancels && c == nil:
+		s.log.Debug("a cancel came for an id that is not in flight; it was dropped", "id", cancel.Request)
+	case s.cfg.PassCancels:
+		s.passCancelLocked(c, a.Frame, cancel.At)
 	case c == nil && (s.seen.has(key) || s.closing):
 		s.log.Debug("a cancel came after its call had ended; nothing was changed", "id", cancel.Request)
 	case c == nil:
@@ -261,7 +269,7 @@ func (s *Session) cancelCallLocked(c *call, why belay.Cancellation) {
 // cancelledBesideLocked takes a cancel that came by an exchange of its own,
 // where ids of different clients meet: it counts only if exactly one call in
 // flight has that id (MCP-G13).
-func (s *Session) cancelledBesideLocked(key, reason string) {
+func (s *Session) cancelledBesideLocked(key string, m *mcp.Message, cancel *mcp.Cancel) {
 	var found *call
 	for _, c := range s.calls {
 		if c.id.Key() != key {
@@ -277,5 +285,9 @@ func (s *Session) cancelledBesideLocked(key, reason string) {
 		s.log.Debug("a cancel came for an id that no call in flight has; nothing was changed")
 		return
 	}
-	s.cancelCallLocked(found, s.byCaller(reason))
+	if s.cfg.PassCancels {
+		s.passCancelLocked(found, m.Frame, cancel.At)
+		return
+	}
+	s.cancelCallLocked(found, s.byCaller(cancel.Reason))
 }

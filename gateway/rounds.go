@@ -147,6 +147,10 @@ func (s *Session) retriedLocked(c *call, m *mcp.Message) *call {
 	s.forgetRoundLocked(r)
 	first.parked = false
 	first.nextLeg(c.names)
+	if p := first.passing; p != nil { // of the leg before
+		p.timer.Stop()
+		first.passing = nil
+	}
 	first.id, first.key, first.token, first.to = c.id, c.key, c.token, c.to
 	first.params, first.pass, first.batch, first.args = c.params, c.pass, c.batch, c.args
 	first.upID, first.seq, first.began, first.until, first.others = c.upID, 0, 0, 0, false

@@ -43,6 +43,7 @@ type Session struct {
 	asks      map[string]*ask  // server's requests to the caller, by our id
 	askIDs    jsonrpc.Minter
 	unwatch   func()           // set with the first call that hangs below another run; see below.go
+	passed    []*call          // cancelled ones that the server may still answer (PassCancels)
 	traceID   string           // of calls that are part of no trace; "" before the first
 	rounds    rounds           // calls between two legs
 	tasks     map[string]*task // by id, while something is waited for of them
@@ -218,6 +219,10 @@ func (s *Session) shutdown(c belay.Cancellation) {
 	s.wg.Wait()
 	s.mu.Lock()
 	s.queue, s.queued = nil, 0 // the calls in it are cancelled, and answered
+	for _, c := range s.passed {
+		c.passing.timer.Stop()
+	}
+	s.passed = nil
 	s.all, s.current = nil, nil
 	s.dropTasksLocked()
 	unwatch := s.unwatch

@@ -269,7 +269,7 @@ func (c *call) pollTask(raw []byte) {
 // cancelByTaskLocked takes a tasks/cancel of the caller as its Stop of that
 // task, before it is passed on: no second one is sent.
 func (s *Session) cancelByTaskLocked(m *mcp.Message) {
-	if m.Method != mcp.MethodCancelTask || s.closing || s.failure != nil {
+	if m.Method != mcp.MethodCancelTask || s.cfg.PassCancels || s.closing || s.failure != nil {
 		return
 	}
 	id := m.TaskRef()

@@ -148,6 +148,10 @@ func (u *upstream) dispatchLocked(c *call, m *mcp.Message) {
 		u.removeLocked(c)
 		c.up = nil
 		c.failLocked(mcp.CodeInternal, fmt.Sprintf("the request could not be passed to server %q: %v", u.s.cfg.Name, err))
+		return
+	}
+	if c.passing != nil {
+		c.passLocked()
 	}
 }
 
