@@ -30,3 +30,17 @@ func checkPeer(c *net.UnixConn) (peer, error) {
 	}
 	return p, nil
 }
+
+// Peer is the process at the other end of a unix socket, as the kernel wrote it
+// down when the connection was made.
+type Peer struct {
+	PID   int // 0 when it lives where we cannot see it
+	UID   int
+	Known bool // false where the system does not say
+}
+
+// PeerOf says who connected.
+func PeerOf(c *net.UnixConn) (Peer, error) {
+	p, err := peerOf(c)
+	return Peer{PID: p.pid, UID: p.uid, Known: p.known}, err
+}

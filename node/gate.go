@@ -1,0 +1,93 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/admin"
+)
+
+// gate keeps calls out: while the latch is engaged, and where a cancel came
+// before its call.
+type gate struct{ s *Server }
+
+// Admit implements [gateway.Gate].
+func (g gate) Admit(string) error { return g.s.latch.Refuses() }
+
+// Early implements [gateway.Gate].
+func (g gate) Early(owner, id string) (belay.Cancellation, bool) { return g.s.early.Take(owner, id) }
+
+// maxLatchFile is more than any latch file has.
+const maxLatchFile = 16 << 10
+
+// restoreLatch reads the latch as an earlier process left it.
+func (s *Server) restoreLatch() error {
+	file := s.o.LatchFile
+	if file == "" {
+		return nil
+	}
+	s.latch.Keep = func(state admin.LatchState) error { return writeLatch(file, state) }
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var state admin.LatchState
+	if err == nil && len(text) > maxLatchFile {
+		err = fmt.Errorf("it has %d bytes", len(text))
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &state)
+	}
+	if err != nil {
+		return fmt.Errorf("the latch's file %s cannot be read, so it may be engaged: %w; remove the file to lift it", file, err)
+	}
+	s.latch.Restore(state)
+	if state.Engaged {
+		s.log.Warn("the latch is engaged: no call is let in until it is lifted", "by", state.By, "since", state.At, "reason", state.Reason)
+	}
+	return nil
+}
+
+// writeLatch replaces the file in one step, so that it is always whole.
+func writeLatch(file string, state admin.LatchState) error {
+	text, err := json.Marshal(state)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(file)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".latch-*") // 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(append(text, '\n'))
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), file)
+}
+
+// broadcaster tells connected MCP sessions of a cancel (ORC-44).
+type broadcaster struct{ s *Server }
+
+// Broadcast implements [admin.Broadcaster].
+func (b broadcaster) Broadcast(ctx context.Context, n admin.Notice) error {
+	owner := n.Owner
+	switch {
+	case n.Audience == admin.ToAll:
+		owner = ""
+	case owner == "":
+		return nil // a run of nobody: whose sessions would these be?
+	}
+	_, err := b.s.hub.Tell(ctx, owner, n.RequestID, n.Frame)
+	return err
+}

@@ -1,0 +1,43 @@
+package node
+
+import (
+	"context"
+
+	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/admin"
+	"github.com/belayhq/belay/ledger"
+)
+
+// history answers from the ledger what the tree has forgotten (ORC-53).
+type history struct{ l *ledger.Ledger }
+
+// Get implements [admin.History].
+func (h history) Get(ctx context.Context, id belay.RunID) (belay.Detail, error) {
+	r, err := h.l.Get(ctx, id)
+	return r.Detail(), err
+}
+
+// Find implements [admin.History].
+func (h history) Find(ctx context.Context, q admin.HistoryQuery) ([]belay.Detail, error) {
+	found, _, err := h.l.Find(ctx, ledger.Query{
+		Kinds: q.Filter.Kinds, Owner: q.Filter.Owner, Server: q.Filter.Server, Labels: q.Filter.Labels, Under: q.Filter.Under,
+		Request: q.RequestID, Stop: q.Stop, Receipt: q.Stopped, Behind: q.Before, Limit: min(q.Limit, ledger.MaxLimit),
+	})
+	list := make([]belay.Detail, len(found))
+	for i := range found {
+		list[i] = found[i].Detail()
+	}
+	return list, err
+}
+
+// protocolOf names the protocol by which a run arrived. What hangs below a
+// server's session came by MCP; other runtimes say it themselves.
+func protocolOf(i *belay.Info) string {
+	if p := i.Labels["protocol"]; p != "" {
+		return p
+	}
+	if i.Address != "" {
+		return "mcp"
+	}
+	return ""
+}
