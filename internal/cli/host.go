@@ -112,7 +112,7 @@ func (h *host) sayUnproven(runs []belay.Info) {
 // (default), warn, error or off.
 func newLog(env *Env) *slog.Logger {
 	level := slog.LevelInfo
-	switch text := strings.ToLower(env.Getenv("BELAY_LOG")); text {
+	switch text := strings.ToLower(env.Getenv(envLog)); text {
 	case "":
 	case "off":
 		return slog.New(slog.DiscardHandler)
@@ -121,8 +121,17 @@ func newLog(env *Env) *slog.Logger {
 			env.Warnf("BELAY_LOG=%q is none of debug, info, warn, error, off; info is used", text)
 		}
 	}
+	if env.Getenv(envLogFormat) == "json" {
+		return slog.New(slog.NewJSONHandler(env.Stderr, &slog.HandlerOptions{Level: level})).With("belay", os.Getpid())
+	}
 	return slog.New(slog.NewTextHandler(env.Stderr, &slog.HandlerOptions{Level: level, ReplaceAttr: shortAttr})).With("belay", os.Getpid())
 }
+
+// What says how much is logged, and in which form: text (default) or json.
+const (
+	envLog       = "BELAY_LOG"
+	envLogFormat = "BELAY_LOG_FORMAT"
+)
 
 // shortAttr leaves out the date, which whoever collects the log adds.
 func shortAttr(groups []string, a slog.Attr) slog.Attr {

@@ -19,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/internal/config"
 	"github.com/belayhq/belay/local"
 )
 
@@ -41,6 +42,7 @@ func runScripts(t *testing.T, folder string, setup func(e *testscript.Env, runti
 			}
 			e.Defer(func() { _ = os.RemoveAll(dir) })
 			e.Setenv(local.EnvDir, dir)
+			e.Setenv(config.EnvStateDir, dir)
 			e.Setenv("GORACE", "atexit_sleep_ms=0")
 			return setup(e, dir)
 		},

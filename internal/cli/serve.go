@@ -14,7 +14,7 @@ import (
 
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/internal/config"
-	"github.com/belayhq/belay/serve"
+	"github.com/belayhq/belay/node"
 )
 
 type serveCmd struct {
@@ -58,17 +58,23 @@ func (c *serveCmd) Run(env *Env) error {
 		return exitWith(ExitUsage)
 	}
 	ctx := context.Background()
-	l, err := serve.Listen(ctx, serve.ListenOptions{Address: plan.address(conf)})
-	if err != nil {
-		return exitErrorf(ExitUsage, "serve: %v", err)
+	l, err := plan.listen(ctx, conf)
+	if err != nil { // which may have lines of its own, to be copied
+		fmt.Fprintf(env.Stderr, "belay: serve: %v\n", err)
+		return exitWith(ExitUsage)
 	}
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer signal.Stop(signals)
 	tune(half())
-	h := openHost(ctx, withLog(env, conf.Log), "serve "+l.Addr().String())
-	defer h.close()
-	s := server{plan: plan, env: env, host: h, conf: conf, addr: l.Addr(), hub: serve.New(c.options(h))}
+	h := openHost(ctx, withLog(env, conf), "serve "+l.Addr().String())
+	n, err := node.Open(plan.node(env, h, conf))
+	if err != nil {
+		_ = l.Close()
+		h.close()
+		return exitErrorf(ExitUsage, "serve: %v", err)
+	}
+	s := server{plan: plan, env: env, host: h, node: n, conf: conf, addr: l.Addr()}
 	return s.run(ctx, l, signals)
 }
 
@@ -89,13 +95,6 @@ func (c *serveCmd) policy() (config.Policy, error) {
 	return p, nil
 }
 
-func (c *serveCmd) options(h *host) serve.Options {
-	return serve.Options{
-		Tree: h.tree, Parent: h.parent.Run(), Owner: h.owner, Log: h.log, Facts: h.facts,
-		Ticket: h.ticket(), Idle: seldom(giveBack), Version: Version(), Cgroup: c.cgroup(),
-	}
-}
-
 // seldom makes a function that many sessions call at the same moment work once.
 func seldom(f func()) func() {
 	var last atomic.Int64
@@ -107,13 +106,17 @@ func seldom(f func()) func() {
 	}
 }
 
-// withLog lets the configuration say how much is logged, if nobody else does.
-func withLog(env *Env, level string) *Env {
+// withLog lets the configuration say how much is logged, if nobody else does,
+// and in which form.
+func withLog(env *Env, conf *config.Config) *Env {
 	changed := *env
 	changed.Getenv = func(name string) string {
 		value := env.Getenv(name)
-		if name == "BELAY_LOG" && value == "" {
-			return level
+		switch {
+		case name == envLog && value == "":
+			return conf.Log
+		case name == envLogFormat && value == "":
+			return conf.LogFormat
 		}
 		return value
 	}
@@ -136,22 +139,23 @@ type server struct {
 	plan servePlan
 	env  *Env
 	host *host
+	node *node.Server
 	conf *config.Config
-	hub  *serve.Hub
 	addr net.Addr
 }
 
 // run serves from the listener until a signal says that it is enough.
 func (s *server) run(ctx context.Context, l net.Listener, signals <-chan os.Signal) error {
 	defs := s.plan.definitions(s.conf)
-	if _, err := s.hub.Apply(defs); err != nil {
+	if _, err := s.node.Hub().Apply(defs); err != nil {
 		_ = l.Close()
+		s.close()
 		return exitErrorf(ExitUsage, "serve: %v", err)
 	}
 	for _, note := range s.conf.Notes {
 		s.host.log.Warn(note)
 	}
-	web := s.hub.Server()
+	web := s.node.HTTP()
 	failed := make(chan error, 1)
 	go func() { failed <- web.Serve(l) }()
 	if err := s.announce(defs); err != nil {
@@ -168,9 +172,10 @@ func (s *server) run(ctx context.Context, l net.Listener, signals <-chan os.Sign
 			_ = web.Close()
 		}
 	}()
-	if err := s.hub.Close(ctx, end); err != nil {
+	if err := s.node.Hub().Close(ctx, end); err != nil {
 		s.host.log.Warn("ended with sessions that are not over", "error", err)
 	}
+	s.close() // which ends the streams that Shutdown waits for
 	<-stopped
 	if result == nil {
 		if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
@@ -179,6 +184,19 @@ func (s *server) run(ctx context.Context, l net.Listener, signals <-chan os.Sign
 	}
 	return result
 }
+
+// close ends the runs first, then what remembers how they ended.
+func (s *server) close() {
+	s.host.close()
+	ctx, end := context.WithTimeoutCause(context.Background(), recordLimit, &belay.Cancellation{Cause: belay.CauseShutdown})
+	defer end()
+	if err := s.node.Close(ctx); err != nil {
+		s.host.log.Error("not everything that ended could be written down", "error", err)
+	}
+}
+
+// recordLimit bounds the last records of a disk that does not answer.
+const recordLimit = 5 * time.Second
 
 // endLimit bounds the end of everything that is served.
 const endLimit = 5 * time.Second
@@ -216,7 +234,14 @@ func (s *server) reload(why string, watch *fileWatch) {
 		s.host.log.Error("not reloaded: what was served goes on being served", "asked by", why)
 		return
 	}
-	changes, err := s.hub.Apply(s.plan.definitions(conf))
+	if !conf.Auth.Equal(&s.conf.Auth) {
+		if err := s.node.SetAuth(conf.Auth.Config()); err != nil {
+			s.host.log.Error("not reloaded", "asked by", why, "error", err)
+			return
+		}
+		s.host.log.Info("who may do what has changed", "asked by", why)
+	}
+	changes, err := s.node.Hub().Apply(s.plan.definitions(conf))
 	if err != nil {
 		s.host.log.Error("not reloaded", "asked by", why, "error", err)
 		return
@@ -224,8 +249,8 @@ func (s *server) reload(why string, watch *fileWatch) {
 	for _, note := range conf.Notes {
 		s.host.log.Warn(note)
 	}
-	if before, now := s.plan.address(s.conf), s.plan.address(conf); before != now {
-		s.host.log.Warn("listen has changed, which takes a restart of belay serve", "is", s.addr, "configured", now)
+	if keys := s.conf.Restart(conf); len(keys) > 0 {
+		s.host.log.Warn("some of what has changed takes a restart of belay serve", "keys", keys)
 	}
 	s.conf = conf
 	watch.files(conf.Files)

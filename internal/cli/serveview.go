@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -15,7 +16,10 @@ import (
 // served is the shape of belay serve --json.
 type served struct {
 	URL        string                `json:"url"`
-	All        string                `json:"all"` // all servers as one
+	All        string                `json:"all"`              // all servers as one
+	Admin      string                `json:"admin"`            // the REST API
+	Socket     string                `json:"socket,omitempty"` // the unix socket behind the URLs, if it is one
+	Auth       bool                  `json:"auth"`             // MCP clients have to say who they are
 	Pid        int                   `json:"pid"`
 	Version    string                `json:"version"`
 	Servers    []servedServer        `json:"servers"`
@@ -32,24 +36,49 @@ type servedServer struct {
 }
 
 type servedHTTP struct {
-	Type string `json:"type"`
-	URL  string `json:"url"`
+	Type    string            `json:"type"`
+	URL     string            `json:"url"`
+	Headers map[string]string `json:"headers,omitempty"`
 }
+
+// bearer is what a client has to send where somebody is configured; the token is
+// the reader's to fill in.
+var bearer = map[string]string{"Authorization": "Bearer TOKEN"}
 
 func (s *server) served(defs []serve.Definition) served {
 	out := served{
-		URL: "http://" + s.addr.String(), Pid: os.Getpid(), Version: Version(),
-		All: "http://" + s.addr.String() + serve.JoinedPath, program: programName(), Servers: make([]servedServer, 0, len(defs)), MCPServers: make(map[string]servedHTTP, len(defs)),
+		URL: s.url(), Pid: os.Getpid(), Version: Version(), Auth: s.conf.Auth.Configured(),
+		program: programName(), Servers: make([]servedServer, 0, len(defs)), MCPServers: make(map[string]servedHTTP, len(defs)),
+	}
+	out.All, out.Admin = out.URL+serve.JoinedPath, out.URL+"/v1"
+	if _, unix := s.addr.(*net.UnixAddr); unix {
+		out.Socket = s.addr.String()
 	}
 	for i := range defs {
 		url := out.URL + serve.Path(defs[i].Name)
 		out.Servers = append(out.Servers, servedServer{defs[i].Name, url, behind(&defs[i])})
-		out.MCPServers[defs[i].Name] = servedHTTP{"http", url}
-		if defs[i].Serve != nil {
+		client := servedHTTP{Type: "http", URL: url}
+		if out.Auth {
+			client.Headers = bearer
+		}
+		out.MCPServers[defs[i].Name] = client
+		if defs[i].Serve != nil && !out.Auth && out.Socket == "" {
 			out.trial = trial(url)
 		}
 	}
 	return out
+}
+
+// url is what everything served begins with. Behind a unix socket the host is a
+// word that HTTP wants and nobody looks up.
+func (s *server) url() string {
+	switch {
+	case s.addr.Network() == "unix":
+		return "http://localhost"
+	case s.conf.TLS.On():
+		return "https://" + s.addr.String()
+	}
+	return "http://" + s.addr.String()
 }
 
 // programName is what to type for this program: its name, where the shell finds
@@ -83,37 +112,65 @@ func (s *server) announce(defs []serve.Definition) error {
 
 func (v *served) print(w io.Writer, st style) error {
 	var b strings.Builder
+	where := v.URL
+	if v.Socket != "" {
+		where = "the socket " + v.Socket
+	}
 	if len(v.Servers) == 0 {
-		fmt.Fprintf(&b, "Belay listens on %s and serves nothing yet: name a server in the configuration.\n", v.URL)
+		fmt.Fprintf(&b, "Belay listens on %s and serves nothing yet: name a server in the configuration.\n", where)
 		_, err := io.WriteString(w, b.String())
 		return err
 	}
-	fmt.Fprintf(&b, "Belay serves %s on %s\n\n", count(len(v.Servers), "MCP server"), v.URL)
+	fmt.Fprintf(&b, "Belay serves %s on %s\n\n", count(len(v.Servers), "MCP server"), where)
 	t := table{columns: []column{{head: "SERVER"}, {head: "BEHIND", min: 12}, {head: "URL"}}}
 	for _, s := range v.Servers {
 		t.add(cell{s.Name, bold}, cell{oneLine(s.Behind), plain}, cell{s.URL, plain})
 	}
 	t.print(&b, st)
-	b.WriteString("\nPut this into your client's mcp.json:\n\n  {\"mcpServers\": {\n")
-	for i, s := range v.Servers {
-		comma := ","
-		if i == len(v.Servers)-1 {
-			comma = ""
-		}
-		fmt.Fprintf(&b, "    %q: {\"type\": \"http\", \"url\": %q}%s\n", s.Name, s.URL, comma)
+	if v.Socket == "" {
+		v.printClients(&b)
 	}
-	fmt.Fprintf(&b, "  }}\n\nOr one URL for all, with tools named SERVER__TOOL: %s\n\nFrom any terminal:\n\n", v.All)
+	fmt.Fprintf(&b, "\nFrom any terminal:\n\n")
 	for _, line := range [][2]string{
 		{"ps --tree", "what runs"},
 		{"cancel RUN", "stop one run and everything below it, and see the proof"},
 		{"cancel --all", "stop all work"},
+		{"receipts", "what was stopped, and the proof of it, after a restart too"},
 	} {
 		fmt.Fprintf(&b, "  %s  %s\n", st.paint(bold, fmt.Sprintf("%s %-12s", v.program, line[0])), st.paint(faint, line[1]))
 	}
+	v.printAPI(&b)
 	if v.trial != "" {
 		fmt.Fprintf(&b, "\nNo client at hand? This calls a tool that waits; stop it by Ctrl-C or from another terminal:\n\n  %s\n", v.trial)
 	}
 	b.WriteString("\nCtrl-C ends Belay and every process that it started.\n")
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// printClients says how clients reach the servers.
+func (v *served) printClients(b *strings.Builder) {
+	b.WriteString("\nPut this into your client's mcp.json:\n\n  {\"mcpServers\": {\n")
+	for i, s := range v.Servers {
+		comma := ","
+		if i == len(v.Servers)-1 {
+			comma = ""
+		}
+		headers := ""
+		if v.Auth {
+			headers = `, "headers": {"Authorization": "Bearer TOKEN"}`
+		}
+		fmt.Fprintf(b, "    %q: {\"type\": \"http\", \"url\": %q%s}%s\n", s.Name, s.URL, headers, comma)
+	}
+	fmt.Fprintf(b, "  }}\n\nOr one URL for all, with tools named SERVER__TOOL: %s\n", v.All)
+}
+
+// printAPI says how the REST API is asked: by this user's own token, or over the
+// socket, whose owner needs none.
+func (v *served) printAPI(b *strings.Builder) {
+	ask := fmt.Sprintf(`curl -s -H "Authorization: Bearer $(%s token)" %s/runs`, v.program, v.Admin)
+	if v.Socket != "" {
+		ask = fmt.Sprintf("curl -s --unix-socket %s %s/runs", v.Socket, v.Admin)
+	}
+	fmt.Fprintf(b, "\nThe same over REST, described at %s/openapi.json:\n\n  %s\n", v.URL, ask)
 }

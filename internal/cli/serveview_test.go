@@ -16,7 +16,7 @@ func TestServeSays(t *testing.T) {
 	files.Command = []string{"npx", "-y", "@modelcontextprotocol/server-filesystem", "--key=hush"}
 	search.URL = "https://user:hush@search.example.com/mcp?key=hush"
 	own.Command = []string{"/opt/bin/own", "hush"}
-	s := server{addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7474}}
+	s := server{conf: &config.Config{}, addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7474}}
 	v := s.served([]serve.Definition{{Server: files}, {Server: search}, {Server: own}})
 	v.program = "belay"
 	var b strings.Builder
@@ -45,6 +45,11 @@ From any terminal:
   belay ps --tree     what runs
   belay cancel RUN    stop one run and everything below it, and see the proof
   belay cancel --all  stop all work
+  belay receipts      what was stopped, and the proof of it, after a restart too
+
+The same over REST, described at http://127.0.0.1:7474/openapi.json:
+
+  curl -s -H "Authorization: Bearer $(belay token)" http://127.0.0.1:7474/v1/runs
 
 Ctrl-C ends Belay and every process that it started.
 `

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/internal/config"
 	"github.com/belayhq/belay/internal/faketool"
 	"github.com/belayhq/belay/local"
 )
@@ -32,7 +33,7 @@ func newMachine(t *testing.T) *machine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return &machine{t: t, dir: dir, env: []string{local.EnvDir + "=" + dir, "GORACE=atexit_sleep_ms=0"}}
+	return &machine{t: t, dir: dir, env: []string{local.EnvDir + "=" + dir, config.EnvStateDir + "=" + dir, "GORACE=atexit_sleep_ms=0"}}
 }
 
 // belay runs a command to its end.

@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"os"
+
+	"github.com/belayhq/belay/admin"
+	"github.com/belayhq/belay/auth"
+	"github.com/belayhq/belay/internal/config"
+	"github.com/belayhq/belay/ledger"
+	"github.com/belayhq/belay/local"
+	"github.com/belayhq/belay/node"
+	"github.com/belayhq/belay/proc"
+	"github.com/belayhq/belay/serve"
+)
+
+// listen binds the address, open to other machines only where somebody is
+// configured who may come in.
+func (p *servePlan) listen(ctx context.Context, c *config.Config) (net.Listener, error) {
+	o := serve.ListenOptions{Address: p.address(c), Open: c.Auth.Configured()}
+	if c.TLS.On() {
+		t, err := tlsOf(c.TLS)
+		if err != nil {
+			return nil, err
+		}
+		o.TLS = t
+	}
+	return serve.Listen(ctx, o)
+}
+
+// tlsOf reads the files, which could be read a moment ago.
+func tlsOf(c config.TLS) (*tls.Config, error) {
+	pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+	if err != nil {
+		return nil, fmt.Errorf("tls: %w", err)
+	}
+	t := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	if c.ClientCA == "" {
+		return t, nil
+	}
+	text, err := os.ReadFile(c.ClientCA)
+	if err != nil {
+		return nil, fmt.Errorf("tls: %w", err)
+	}
+	t.ClientCAs = x509.NewCertPool()
+	if !t.ClientCAs.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("tls: %s holds no certificate", c.ClientCA)
+	}
+	t.ClientAuth = tls.VerifyClientCertIfGiven // a token does as well
+	return t, nil
+}
+
+// node is what the configuration says of the server as a whole.
+func (p *servePlan) node(env *Env, h *host, c *config.Config) node.Options {
+	o := node.Options{
+		Serve: serve.Options{
+			Tree: h.tree, Parent: h.parent.Run(), Log: h.log, Facts: h.facts,
+			Ticket: h.ticket(), Idle: seldom(giveBack), Version: Version(), Cgroup: p.cmd.cgroup(),
+			AllowedHosts: c.Hosts, AllowedOrigins: c.Origins,
+		},
+		Auth: c.Auth.Config(), TokenFile: auth.LocalTokenPath(env.Getenv, local.Dir(env.Getenv)), InTree: proc.InTree,
+		LatchFile: c.Latch.File, Permissions: c.Orchestrate.Permissions,
+		Rate: c.Orchestrate.Rate, Burst: c.Orchestrate.Burst,
+		Broadcast: admin.Audience(c.Orchestrate.Broadcast), ExposeOwner: c.Orchestrate.ExposeOwner,
+		NoOrchestrate: !c.Orchestrate.Enabled, NoCancellation: !c.Cancellation.Enabled,
+	}
+	if o.LatchFile == "" {
+		o.LatchFile = config.LatchPath(env.Getenv)
+	}
+	if c.Ledger.Enabled {
+		o.Ledger = ledgerOf(env, &c.Ledger)
+	}
+	return o
+}
+
+// ledgerOf says where receipts go; nil: there is no place.
+func ledgerOf(env *Env, c *config.Ledger) *node.LedgerOptions {
+	o := &node.LedgerOptions{Path: c.Path, Required: c.Path != "", Options: ledger.Options{
+		KeepFor: orNone(c.Keep), KeepRuns: orNone(c.KeepRuns), KeepBytes: orNone(int64(c.KeepBytes)),
+		Partials: c.Partials, Commands: c.Commands,
+	}}
+	if o.Path == "" {
+		o.Path = config.LedgerPath(env.Getenv)
+	}
+	if o.Path == "" {
+		env.Warnf("serve: this user has no home, so receipts are kept in memory only; say ledger.path, or set BELAY_STATE_DIR")
+		return nil
+	}
+	return o
+}
+
+// orNone is a bound in the ledger's words, where 0 is the default and what is
+// negative is none.
+func orNone[T ~int | ~int64](bound T) T {
+	if bound == 0 {
+		return -1
+	}
+	return bound
+}
