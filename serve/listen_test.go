@@ -3,6 +3,7 @@ package serve
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,6 +30,15 @@ func TestListen(t *testing.T) {
 		if _, err := Listen(t.Context(), ListenOptions{Address: address}); !errors.Is(err, ErrNotLoopback) {
 			t.Errorf("%s: %v", address, err)
 		}
+	}
+	_, err = Listen(t.Context(), ListenOptions{Address: "0.0.0.0:8080"})
+	for _, line := range []string{"ssh -L", "belay.yaml", `listen: "0.0.0.0:8080"`, "auth:", "tls:", "belay token new"} {
+		if err == nil || !strings.Contains(err.Error(), line) {
+			t.Errorf("the refusal does not say %s: %v", line, err)
+		}
+	}
+	if _, err := Listen(t.Context(), ListenOptions{Address: "unix:/x/y", TLS: &tls.Config{}}); !errors.Is(err, ErrSocketPlace) { //nolint:gosec // it is refused
+		t.Errorf("TLS on a unix socket: %v", err)
 	}
 	for _, address := range []string{"7474", "127.0.0.1", "127.0.0.1:http:1", "127.0.0.1:99999"} {
 		if _, err := Listen(t.Context(), ListenOptions{Address: address}); err == nil {

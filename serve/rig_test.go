@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -228,6 +229,16 @@ func (r *rig) event(key, name string) faketool.Event {
 		r.t.Fatalf("%v\n%s", err, r.logs)
 	}
 	return e
+}
+
+// dial opens a connection of its own.
+func (r *rig) dial() net.Conn {
+	r.t.Helper()
+	c, err := net.Dial("tcp", r.web.Listener.Addr().String())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return c
 }
 
 // health reads /healthz.
