@@ -181,6 +181,7 @@ func TestStopWithdrawsTheQuestion(t *testing.T) {
 			if after, err := tree.Decide(t.Context(), a.ID, Decision{Choice: ChoiceApproved}); !errors.Is(err, ErrNotFound) || after.Decision.Choice != ChoiceWithdrawn {
 				t.Errorf("%s, and then an answer: %+v, %v", how, after.Decision, err)
 			}
+			synctest.Wait() // for the tool to be told
 			if i := r.Info(); i.Outcome != Cancelled || i.Work != Stopped {
 				t.Errorf("%s: outcome %s, work %s", how, i.Outcome, i.Work)
 			}
