@@ -17,27 +17,26 @@ import (
 // nor the work waits for it. It is its run's Stopper. Session.mu guards what
 // changes.
 type call struct {
-	s       *Session
-	id      jsonrpc.ID // the caller's, echoed exactly (MCP-G7)
-	key     string     // of id
-	method  string
-	name    string     // the tool or prompt; "" for others
-	token   jsonrpc.ID // the caller's progress token; zero: it gave none
-	to      mcp.Outlet // takes what concerns it; nil: the session's own
-	params  []mcp.HeaderParam
-	pass    uint64 // the HTTP exchange that brought it; 0: none
-	policy  *Policy
-	era     mcp.Era
-	first   bool // a list request without cursor
-	task    bool // it asks a server that has tasks to become one (2025-11-25)
-	batch   *batch
-	ref     string     // the task that the request is about; "" none
-	work    *task      // that it stands for, in place of the request that became one; else nil
-	args    []byte     // of a tool that has stop hooks
-	run     *belay.Run // nil for a handshake, which nobody can cancel
-	passing *passing   // a cancel of the caller that goes to the server (PassCancels); nil: none
-	names   *names     // what its caller calls it; nil: nothing
-	frame   []byte     // a copy, of standing requests only: they are sent again to a fresh process
+	s      *Session
+	id     jsonrpc.ID // the caller's, echoed exactly (MCP-G7)
+	key    string     // of id
+	method string
+	name   string     // the tool or prompt; "" for others
+	token  jsonrpc.ID // the caller's progress token; zero: it gave none
+	to     mcp.Outlet // takes what concerns it; nil: the session's own
+	params []mcp.HeaderParam
+	pass   uint64 // the HTTP exchange that brought it; 0: none
+	policy *Policy
+	era    mcp.Era
+	first  bool // a list request without cursor
+	task   bool // it asks a server that has tasks to become one (2025-11-25)
+	batch  *batch
+	ref    string     // the task that the request is about; "" none
+	work   *task      // that it stands for, in place of the request that became one; else nil
+	args   []byte     // of a tool that has stop hooks
+	run    *belay.Run // nil for a handshake, which nobody can cancel
+	names  *names     // what its caller calls it; nil: nothing
+	frame  []byte     // a copy, of standing requests only: they are sent again to a fresh process
 
 	up     *upstream // nil while it waits for one
 	upID   jsonrpc.ID

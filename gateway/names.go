@@ -39,6 +39,8 @@ type names struct {
 	trace  mcp.Trace         // ID "": it is part of none
 	state  string            // the tracestate that goes with it
 	carry  bool              // the server knows the state only if it is added to _meta
+
+	cancel *passing // of the caller, that goes to the server (PassCancels); nil: none
 }
 
 // nameLocked reads what the caller calls a call. It reports whether the call may

@@ -39,6 +39,15 @@ type passing struct {
 	timer *time.Timer
 }
 
+// passing is the cancel of the caller that goes to the server; nil: there is
+// none.
+func (c *call) passing() *passing {
+	if c.names == nil {
+		return nil
+	}
+	return c.names.cancel
+}
+
 // passTime is how long the answer to a call may come after its cancel.
 const passTime = 10 * time.Minute
 
@@ -49,16 +58,20 @@ func (s *Session) passCancelLocked(c *call, frame []byte, at jsonrpc.Span) {
 	case c.run == nil:
 		s.log.Warn("a cancel of a handshake was ignored", "method", c.method)
 		return
-	case c.passing == nil:
-		c.passing = &passing{}
-		c.passing.timer = time.AfterFunc(passTime, func() {
+	case c.passing() == nil:
+		if c.names == nil {
+			c.names = &names{}
+		}
+		c.names.cancel = &passing{}
+		c.names.cancel.timer = time.AfterFunc(passTime, func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			c.passedOverLocked()
 		})
 		s.passedOnLocked(c)
 	}
-	c.passing.frame, c.passing.at, c.passing.sent = bytes.Clone(frame), at, false
+	p := c.passing()
+	p.frame, p.at, p.sent = bytes.Clone(frame), at, false
 	if c.up != nil {
 		c.passLocked()
 	}
@@ -66,7 +79,7 @@ func (s *Session) passCancelLocked(c *call, frame []byte, at jsonrpc.Span) {
 
 // passLocked sends what is to be passed on of a call that was dispatched.
 func (c *call) passLocked() {
-	p, u := c.passing, c.up
+	p, u := c.passing(), c.up
 	if p.sent {
 		return
 	}
@@ -92,7 +105,7 @@ func (s *Session) passedOnLocked(c *call) {
 		if !old.answered && old.run.Cancellation() == nil {
 			kept = append(kept, old)
 		} else {
-			old.passing.timer.Stop()
+			old.names.cancel.timer.Stop()
 		}
 	}
 	clear(s.passed[len(kept):])
@@ -121,7 +134,7 @@ func (c *call) passedOverLocked() {
 
 // endPassedLocked settles a call that gets no answer because of its cancel.
 func (c *call) endPassedLocked(o belay.Outcome) {
-	c.passing.timer.Stop()
+	c.names.cancel.timer.Stop()
 	if c.run.Finish(o) {
 		c.s.forgetLocked(c)
 		c.silenceLocked()

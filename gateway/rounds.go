@@ -147,9 +147,9 @@ func (s *Session) retriedLocked(c *call, m *mcp.Message) *call {
 	s.forgetRoundLocked(r)
 	first.parked = false
 	first.nextLeg(c.names)
-	if p := first.passing; p != nil { // of the leg before
+	if p := first.passing(); p != nil { // of the leg before
 		p.timer.Stop()
-		first.passing = nil
+		first.names.cancel = nil
 	}
 	first.id, first.key, first.token, first.to = c.id, c.key, c.token, c.to
 	first.params, first.pass, first.batch, first.args = c.params, c.pass, c.batch, c.args

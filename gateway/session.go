@@ -220,7 +220,7 @@ func (s *Session) shutdown(c belay.Cancellation) {
 	s.mu.Lock()
 	s.queue, s.queued = nil, 0 // the calls in it are cancelled, and answered
 	for _, c := range s.passed {
-		c.passing.timer.Stop()
+		c.names.cancel.timer.Stop()
 	}
 	s.passed = nil
 	s.all, s.current = nil, nil

@@ -150,7 +150,7 @@ func (u *upstream) dispatchLocked(c *call, m *mcp.Message) {
 		c.failLocked(mcp.CodeInternal, fmt.Sprintf("the request could not be passed to server %q: %v", u.s.cfg.Name, err))
 		return
 	}
-	if c.passing != nil {
+	if c.passing() != nil {
 		c.passLocked()
 	}
 }
