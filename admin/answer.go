@@ -80,6 +80,7 @@ type cancelAnswer struct {
 	Pending   bool           `json:"pending"`
 	Work      *belay.Work    `json:"work"`
 	Verdict   *belay.Verdict `json:"verdict"`
+	Stored    *bool          `json:"stored,omitempty"` // only false: the final verdict may be gone after a crash
 }
 
 // endedAnswer is the answer to a cancel of a run that ended by itself (ORC-40).

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/lease"
 )
 
 // Options are the parts of an [API]. Control and Authorizer are required; the
@@ -25,6 +27,28 @@ type Options struct {
 	Broadcaster Broadcaster // nil: nobody is told
 	Early       EarlyStops  // nil: a cancel of an unknown id waits for nothing
 	Latch       Latch       // nil: /v1/latch answers 501
+
+	// Approvals are what waits for a person; nil: those operations answer 501.
+	Approvals belay.Approvals
+
+	// Leases are the runs that other runtimes register; nil: those operations
+	// answer 501. The Control must show the runs of their tree.
+	Leases *lease.Registry
+	// LeaseLimiter bounds registrations, heartbeats and reports of a principal,
+	// which come much more often than cancels. Nil: NewRates(500, 1000).
+	LeaseLimiter Limiter
+
+	// Commit has runs with final receipts written down, and returns when they
+	// will be found after a crash. It is called before an answer that shows such
+	// a receipt; when it fails the answer says stored: false. Nil: nothing is
+	// stored, and nothing is said about it.
+	Commit func(ctx context.Context, runs ...belay.Detail) error
+	// Export writes all receipts that the query selects, in pieces, as they come;
+	// nil: the export answers 501. Its Filter, Stop and Stopped are set.
+	Export func(ctx context.Context, w io.Writer, f Format, q HistoryQuery) error
+	// Erase removes a principal from what is remembered, and says what it did in
+	// a form that can be written as JSON; nil: erasure answers 501.
+	Erase func(ctx context.Context, principal string) (any, error)
 
 	// Permissions open the Orchestrate family (ORC-35); default
 	// [PermSystemConfig]. runs.read, runs.cancel and their .own forms open the
@@ -49,7 +73,8 @@ type Options struct {
 // server whose MaxHeaderBytes and ReadHeaderTimeout are set. End it with Close.
 type API struct {
 	o       Options
-	memory  *memory
+	memory  *memory // of cancels
+	begun   *memory // of registrations
 	feed    *feed
 	streams streams
 	v1      http.Handler
@@ -74,6 +99,9 @@ func New(o Options) (*API, error) {
 	if o.Limiter == nil {
 		o.Limiter = NewRates(0, 0)
 	}
+	if o.LeaseLimiter == nil {
+		o.LeaseLimiter = NewRates(500, 1000)
+	}
 	if o.Protocol == nil {
 		o.Protocol = func(i *belay.Info) string { return i.Labels["protocol"] }
 	}
@@ -84,7 +112,7 @@ func New(o Options) (*API, error) {
 		o.Version = "dev"
 	}
 	o.Permissions = checkPermissions(o.Permissions)
-	a := &API{o: o, memory: newMemory(), patience: bodyPatience}
+	a := &API{o: o, memory: newMemory(), begun: newMemory(), patience: bodyPatience}
 	a.feed = newFeed(o.Control)
 	a.v1 = a.newV1()
 	return a, nil

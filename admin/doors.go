@@ -18,13 +18,22 @@ type History interface {
 
 // HistoryQuery selects remembered runs; each field that is set narrows it.
 type HistoryQuery struct {
-	Filter    belay.Filter // its Owner, Server, Kinds and Labels; the rest is empty
+	Filter    belay.Filter // its Owner, Server, Kinds, Labels and Under; the rest is empty
 	RequestID string       // the text of the protocol's id, as [RequestText] gives it
 	Stop      belay.StopID // stopped by this act
 	Stopped   bool         // only runs with a receipt
 	Before    belay.RunID  // only runs older than this one
-	Limit     int          // at most so many; never 0 when this package asks
+	Limit     int          // at most so many; never 0 when this package asks for runs
 }
+
+// Format is the form of an export.
+type Format string
+
+// The formats.
+const (
+	CSV    Format = "csv"
+	NDJSON Format = "ndjson" // one JSON object on each line
+)
 
 // Finder is what a [belay.Control] may implement besides: it finds the runs
 // with a protocol id without copying all others. Runs that have ended and are

@@ -100,6 +100,7 @@ func (a *API) serveCancel(w http.ResponseWriter, r *http.Request, by asker) {
 		return
 	}
 	e := a.cancel(r.Context(), by, &o)
+	e.stored = a.store(r.Context(), belay.Detail{Info: e.run, Receipt: e.receipt})
 	switch e.word {
 	case several:
 		send(w, http.StatusConflict, ambiguous(e.many))
@@ -120,10 +121,14 @@ func (e *effect) answer(o *cancelOrder) any {
 	switch e.word {
 	case stopped:
 		work := e.run.Work
-		return cancelAnswer{
+		c := cancelAnswer{
 			Status: statusCancelled, RequestID: o.id, Reason: o.reason, Run: &e.run.ID,
 			Affected: e.affected, Work: &work, Verdict: finalVerdict(e.receipt),
 		}
+		if e.stored != nil && !*e.stored {
+			c.Stored = e.stored
+		}
+		return c
 	case over:
 		return endedAnswer{Status: statusQueued, RequestID: o.id, Reason: o.reason, Run: e.run.ID, Outcome: e.run.Outcome}
 	case stored:

@@ -43,6 +43,7 @@ type effect struct {
 	run      belay.Info // with stopped, over, stored
 	affected bool
 	receipt  *belay.Receipt // with stopped: as it stands
+	stored   *bool          // whether that was written down; nil: nothing was to be
 	waits    bool           // with unknown: a tombstone was made
 	many     []belay.Info   // with several
 	err      error          // with notSaved
@@ -61,7 +62,7 @@ func (a *API) cancel(ctx context.Context, by asker, o *cancelOrder) effect {
 		verdict = string(*v)
 	}
 	a.o.Logger.LogAttrs(ctx, slog.LevelInfo, "cancel",
-		slog.String("principal", by.who.Name()), slog.String("via", by.via), slog.String("address", by.from),
+		slog.String("principal", nameOf(by.who)), slog.String("via", by.via), slog.String("address", by.from),
 		slog.String("id", belay.CleanReason(o.id)), slog.String("run", e.run.ID.String()), slog.String("reason", reason),
 		slog.String("result", e.word.String()), slog.Bool("affected", e.affected), slog.String("verdict", verdict))
 	return e
@@ -73,7 +74,7 @@ func (w word) String() string {
 
 func (a *API) resolveAndStop(ctx context.Context, by asker, o *cancelOrder) effect {
 	c := belay.Cancellation{
-		Stop: belay.NewStopID(), Cause: belay.CauseOperator, By: by.who.Name(), Via: by.via, At: time.Now(),
+		Stop: belay.NewStopID(), Cause: belay.CauseOperator, By: nameOf(by.who), Via: by.via, At: time.Now(),
 	}
 	if o.reason != nil {
 		c.Reason = belay.CleanReason(*o.reason)

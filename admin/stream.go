@@ -61,7 +61,7 @@ func (a *API) serveEvents(w http.ResponseWriter, r *http.Request, p Principal, w
 		return
 	}
 	defer a.streams.closed(p.Name())
-	s := stream{w: w, out: http.NewResponseController(w), feed: a.feed, within: within, filter: f, pos: a.feed.now()}
+	s := stream{api: a, who: p.Name(), w: w, out: http.NewResponseController(w), feed: a.feed, within: within, filter: f, pos: a.feed.now(), ctx: r.Context()}
 	resumed := true
 	if id := r.Header.Get("Last-Event-ID"); id != "" {
 		s.pos, resumed = a.feed.after(id)
@@ -76,21 +76,25 @@ func (a *API) serveEvents(w http.ResponseWriter, r *http.Request, p Principal, w
 	} else {
 		s.write(": belay\n\n") // the headers go out now
 	}
-	s.run(r.Context())
+	s.run()
 }
 
 // stream is one client of the feed. Only its handler uses it.
 type stream struct {
+	api    *API
+	who    string
 	w      http.ResponseWriter
 	out    *http.ResponseController
 	feed   *feed
 	within reach
 	filter belay.Filter
 	pos    uint64
-	err    error // of the first write that failed
+	ctx    context.Context // of the request
+	err    error           // of the first write that failed
 }
 
-func (s *stream) run(ctx context.Context) {
+func (s *stream) run() {
+	ctx := s.ctx
 	beat := time.NewTicker(streamBeat)
 	defer beat.Stop()
 	for s.err == nil && ctx.Err() == nil {
@@ -123,12 +127,32 @@ func (s *stream) send(n uint64, e *belay.Event) {
 	if e.Lost > 0 {
 		s.lost(e.Lost)
 	}
-	if !s.within.sees(&e.Run) || !s.filter.Match(&e.Run) {
+	if !s.within.sees(&e.Run) || !s.filter.Match(&e.Run) || !s.under(&e.Run) {
 		return
 	}
 	out := *e
 	out.Lost = 0
 	s.write(fmt.Sprintf("id: %s\nevent: %s\ndata: %s\n\n", s.feed.id(n), e.Type, compact(out)))
+	if s.err == nil && s.api.o.Leases != nil && e.Run.Owner == s.who {
+		s.api.o.Leases.Delivered(s.who, e.Run.ID, stepOf(e))
+	}
+}
+
+// under reports whether the run lies where the client looks.
+func (s *stream) under(i *belay.Info) bool {
+	root := s.filter.Under
+	return root.IsZero() || i.ID == root || i.Parent == root || s.api.isBelow(s.ctx, i.ID, root)
+}
+
+// stepOf is the step of a Stop that an event shows; empty: none.
+func stepOf(e *belay.Event) belay.Means {
+	switch {
+	case e.Type == belay.EventCancelled:
+		return belay.StepTold
+	case e.Type == belay.EventStep && e.Receipt != nil && len(e.Receipt.Steps) > 0:
+		return e.Receipt.Steps[len(e.Receipt.Steps)-1].Step
+	}
+	return ""
 }
 
 // lost says that events are missing; 0: nobody knows how many.

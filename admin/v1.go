@@ -6,11 +6,13 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/belayhq/belay"
 )
@@ -32,8 +34,12 @@ func (a *API) newV1() http.Handler {
 	a.registerCancels(api)
 	a.registerReceipts(api)
 	a.registerLatch(api)
+	a.registerLeases(api)
+	a.registerApprovals(api)
+	a.registerPrincipals(api)
 	a.doc = api.OpenAPI()
 	describeByHand(a.doc)
+	complete(a.doc)
 	return a.guard(mux)
 }
 
@@ -60,20 +66,24 @@ func (a *API) guard(mux *http.ServeMux) http.Handler {
 			problem(w, status, detail)
 			return
 		}
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			if ok, retry := a.o.Limiter.Allow(p.Name()); !ok {
+		if limiter := a.limiterFor(r); limiter != nil {
+			if ok, retry := limiter.Allow(p.Name()); !ok {
 				w.Header().Set("Retry-After", retryAfter(retry))
 				problem(w, http.StatusTooManyRequests, "too many requests; try again later")
 				return
 			}
 		}
-		if events {
+		format, export := exportOf(r)
+		switch {
+		case events:
 			a.openEvents(w, r, p)
 			return
+		case export:
+			a.export(w, r, p, format)
+			return
 		}
-		body, err := a.readBody(w, r)
-		if err != nil {
-			problemBody(w, err)
+		body, ok := a.admitBody(w, r)
+		if !ok {
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
@@ -81,6 +91,38 @@ func (a *API) guard(mux *http.ServeMux) http.Handler {
 		ctx := context.WithValue(r.Context(), guestKey{}, &guest{p, r.RemoteAddr})
 		mux.ServeHTTP(w, r.WithContext(ctx))
 	})
+}
+
+// limiterFor is what bounds a request of /v1; nil: nothing does. Reading is
+// bounded by the sizes of pages, and streams by their number.
+func (a *API) limiterFor(r *http.Request) Limiter {
+	switch {
+	case r.Method == http.MethodGet, r.Method == http.MethodHead:
+		return nil
+	case r.URL.Path == "/v1/runs", strings.HasSuffix(r.URL.Path, "/heartbeat"), strings.HasSuffix(r.URL.Path, "/report"):
+		return a.o.LeaseLimiter
+	}
+	return a.o.Limiter
+}
+
+// admitBody reads a body and checks its form; ok is false when it was refused.
+func (a *API) admitBody(w http.ResponseWriter, r *http.Request) (body []byte, ok bool) {
+	if r.ContentLength != 0 && !isJSON(r) {
+		problem(w, http.StatusUnsupportedMediaType, "the body's type is not application/json")
+		return nil, false
+	}
+	body, err := a.readBody(w, r)
+	switch {
+	case err != nil:
+		problemBody(w, err)
+		return nil, false
+	case len(body) > 0 && !jsontext.Value(body).IsValid():
+		// Strict: no second member of a name, of which two readers would take
+		// different ones.
+		problem(w, http.StatusBadRequest, "the body is no JSON, or a name in it stands twice")
+		return nil, false
+	}
+	return body, true
 }
 
 // bodyRead is the writer of a request whose body has been read: the deadline
@@ -143,16 +185,39 @@ type guest struct {
 type guestKey struct{}
 
 // guestOf returns who asks and how far; an error is a problem already.
-func guestOf(ctx context.Context, v verb) (*guest, reach, error) {
-	g, ok := ctx.Value(guestKey{}).(*guest)
-	if !ok {
-		return nil, reach{}, newProblem(http.StatusUnauthorized, "Authorization token required")
+func (a *API) guestOf(ctx context.Context, v verb) (*guest, reach, error) {
+	g, err := guestIn(ctx)
+	if err != nil {
+		return nil, reach{}, err
 	}
-	within := reachBy(g, v.all, v.own)
+	within := a.reachOf(ctx, g, v)
 	if within.none() {
 		return nil, reach{}, newProblem(http.StatusForbidden, "this needs the permission "+v.own+" or "+v.all)
 	}
 	return g, within, nil
+}
+
+// guestIn is who asks.
+func guestIn(ctx context.Context) (*guest, error) {
+	if g, ok := ctx.Value(guestKey{}).(*guest); ok {
+		return g, nil
+	}
+	return nil, newProblem(http.StatusUnauthorized, "Authorization token required")
+}
+
+// outsider is who asks, if they hold one of the permissions and speak from outside
+// of the runs.
+func outsider(ctx context.Context, permissions ...string) (*guest, error) {
+	g, err := guestIn(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case !slices.ContainsFunc(permissions, g.May):
+		return nil, newProblem(http.StatusForbidden, "this needs the permission "+strings.Join(permissions, " or "))
+	case len(insideOf(g)) > 0:
+		return nil, newProblem(http.StatusForbidden, "this is not done from inside a run")
+	}
+	return g, nil
 }
 
 // newProblem is an error in the form of RFC 9457.
@@ -175,7 +240,15 @@ func problemOf(err error) error {
 		p.Detail = "something went wrong inside; the log says what"
 	}
 	p.Type = "urn:belay:error:" + string(belay.CodeOf(err))
+	if p.Status == http.StatusServiceUnavailable {
+		return retryLater(p)
+	}
 	return p
+}
+
+// retryLater says with a problem that it may be over soon.
+func retryLater(p *huma.ErrorModel) error {
+	return huma.ErrorWithHeaders(p, http.Header{"Retry-After": {"1"}})
 }
 
 // problem writes a problem where huma is not involved.
@@ -201,66 +274,28 @@ func noEcho(_ huma.Context, _ string, v any) (any, error) {
 
 // openEvents opens GET /v1/events.
 func (a *API) openEvents(w http.ResponseWriter, r *http.Request, p Principal) {
-	within := reachBy(p, PermRead, PermReadOwn)
-	if within.none() {
-		problem(w, http.StatusForbidden, "this needs the permission "+PermReadOwn+" or "+PermRead)
+	within, f, ok := a.readable(w, r, p)
+	if !ok {
 		return
 	}
-	q := r.URL.Query()
-	f, err := runFilter{
-		Owner: q.Get("owner"), Server: q.Get("server"), Kind: q["kind"], Label: q["label"],
-	}.filter()
-	if err == nil && q.Get("under") != "" {
-		f.Under, err = belay.ParseRunID(q.Get("under"))
-	}
-	if err != nil {
-		problem(w, http.StatusBadRequest, err.Error())
-		return
-	}
-	f.Ended = true
 	a.serveEvents(w, r, p, within, f)
 }
 
-// describeByHand adds the doors that huma does not serve to the description.
-func describeByHand(doc *huma.OpenAPI) {
-	text := &huma.Schema{Type: huma.TypeString}
-	null := &huma.Schema{Type: huma.TypeString, Nullable: true}
-	body := func(required []string, members map[string]*huma.Schema) map[string]*huma.MediaType {
-		return map[string]*huma.MediaType{"application/json": {
-			Schema: &huma.Schema{Type: huma.TypeObject, Properties: members, Required: required, AdditionalProperties: true},
-		}}
+// readable is the reach and the filter of a stream that is written by hand.
+func (a *API) readable(w http.ResponseWriter, r *http.Request, p Principal) (reach, belay.Filter, bool) {
+	within := reachBy(p, PermRead, PermReadOwn)
+	if within.none() {
+		problem(w, http.StatusForbidden, "this needs the permission "+PermReadOwn+" or "+PermRead)
+		return within, belay.Filter{}, false
 	}
-	doc.AddOperation(&huma.Operation{
-		OperationID: "watch-events", Method: http.MethodGet, Path: "/v1/events", Tags: []string{"events"},
-		Summary:     "Stream events of runs and receipts",
-		Description: "Server-sent events; Last-Event-ID goes on behind that event. An event lost says that some are missing.",
-		Parameters:  []*huma.Param{{Name: "Last-Event-ID", In: "header", Schema: text}},
-		Responses: map[string]*huma.Response{"200": {
-			Description: "The stream", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: text}},
-		}},
-	})
-	for _, prefix := range []string{seedPrefix, releasedPrefix, newestPrefix} {
-		name := strings.ReplaceAll(strings.Trim(prefix, "/"), "/", "-")
-		doc.AddOperation(&huma.Operation{
-			OperationID: name + "-cancel", Method: http.MethodPost, Path: prefix + "cancel", Tags: []string{"orchestrate"},
-			Summary:     "Cancel a run by its id or its protocol's id",
-			RequestBody: &huma.RequestBody{Required: true, Content: body([]string{"requestId"}, map[string]*huma.Schema{"requestId": text, "reason": null})},
-			Responses: map[string]*huma.Response{"200": {
-				Description: "Found and cancelled, or queued",
-				Content:     body([]string{"status", "requestId", "reason"}, map[string]*huma.Schema{"status": text, "requestId": text, "reason": null}),
-			}},
-		})
-		doc.AddOperation(&huma.Operation{
-			OperationID: name + "-status", Method: http.MethodGet, Path: prefix + "status/{request_id}", Tags: []string{"orchestrate"},
-			Summary:    "How a run stands",
-			Parameters: []*huma.Param{{Name: "request_id", In: "path", Required: true, Schema: text}},
-			Responses: map[string]*huma.Response{
-				"200": {Description: "The run", Content: body([]string{"name", "registered_at", "cancelled"}, map[string]*huma.Schema{
-					"name": null, "registered_at": {Type: huma.TypeNumber}, "cancelled": {Type: huma.TypeBoolean},
-					"cancelled_at": {Type: huma.TypeNumber, Nullable: true}, "cancel_reason": null,
-				})},
-				"404": {Description: "Run not found", Content: body([]string{"detail"}, map[string]*huma.Schema{"detail": text})},
-			},
-		})
+	q := r.URL.Query()
+	f, err := runFilter{
+		Owner: q.Get("owner"), Server: q.Get("server"), Kind: q["kind"], Label: q["label"], Under: q.Get("under"),
+	}.filter()
+	if err != nil {
+		problem(w, http.StatusBadRequest, err.Error())
+		return within, f, false
 	}
+	f.Ended = true
+	return within, f, true
 }

@@ -26,6 +26,8 @@ type cancelRunIn struct {
 	Body *how
 }
 
+// cancelRunsIn repeats how: huma does not look into embedded types that are not
+// exported.
 type cancelRunsIn struct {
 	Body struct {
 		Reason   string  `json:"reason,omitempty" maxLength:"1000" doc:"kept without control characters"`
@@ -37,16 +39,22 @@ type cancelRunsIn struct {
 		All    bool              `json:"all,omitempty" doc:"required where nothing else selects"`
 		IDs    []string          `json:"ids,omitempty" maxItems:"1000"`
 		Under  string            `json:"under,omitempty" maxLength:"64" doc:"this run and what lies below it"`
-		Labels map[string]string `json:"labels,omitempty"`
-		Kinds  []string          `json:"kinds,omitempty" maxItems:"16"`
+		Labels map[string]string `json:"labels,omitempty" doc:"all of these"`
+		Kinds  []string          `json:"kinds,omitempty" maxItems:"16" doc:"any of these"`
 		Owner  string            `json:"owner,omitempty" maxLength:"256"`
 		Server string            `json:"server,omitempty" maxLength:"256"`
+
+		States    []string `json:"states,omitempty" maxItems:"16" enum:"active,ended,all,waiting,running,stopping,stopped,unconfirmed,pending,completed,failed,cancelled,declined,lost" doc:"any of these, of work or outcome"`
+		RequestID string   `json:"request_id,omitempty" maxLength:"256" doc:"the text of the protocol's id"`
+		OlderThan float64  `json:"older_than,omitempty" minimum:"0" doc:"seconds since the run began, at least"`
+		NewerThan float64  `json:"newer_than,omitempty" minimum:"0" doc:"seconds since the run began, at most"`
 	}
 }
 
 type cancelOut struct {
 	Status   int
 	Location string `header:"Location" doc:"where the receipts are while they are not final"`
+	Retry    string `header:"Retry-After" doc:"seconds after which to look there"`
 	Body     cancelDone
 }
 
@@ -54,26 +62,31 @@ type cancelDone struct {
 	Stop    belay.StopID         `json:"stop" doc:"the act; its receipts are found by it"`
 	Final   bool                 `json:"final" doc:"no verdict below can change any more"`
 	Results []belay.CancelResult `json:"results" nullable:"false" doc:"each run that was matched or lies below one, oldest first"`
+	Stored  *bool                `json:"stored,omitempty" doc:"whether every final receipt below will be found after a crash; absent: there was nothing to store"`
+}
+
+// later describes the answer to a Stop whose verdict may still change.
+func later() map[string]*huma.Response {
+	return map[string]*huma.Response{"202": {Description: "Stopped; a verdict may still change, and is found at Location"}}
 }
 
 func (a *API) registerCancels(api huma.API) {
-	huma.Register(api, huma.Operation{
+	operation(api, huma.Operation{
 		OperationID: "cancel-run", Method: http.MethodPost, Path: "/v1/runs/{id}/cancel", Tags: []string{"cancel"},
 		Summary:     "Stop a run and everything below it",
 		Description: "200 when every verdict is final, 202 with a Location while one may still change, 409 when the run had ended by itself.",
-		Errors:      []int{400, 401, 403, 404, 409, 422, 429}, MaxBodyBytes: maxBody,
-		Responses: map[string]*huma.Response{"202": {Description: "Stopped; a verdict may still change"}},
+		Errors:      []int{404, 409}, Responses: later(),
 	}, a.cancelRun)
-	huma.Register(api, huma.Operation{
+	operation(api, huma.Operation{
 		OperationID: "cancel-runs", Method: http.MethodPost, Path: "/v1/cancel", Tags: []string{"cancel"},
-		Summary: "Stop every run that is selected, each with everything below it",
-		Errors:  []int{400, 401, 403, 422, 429}, MaxBodyBytes: maxBody,
-		Responses: map[string]*huma.Response{"202": {Description: "Stopped; a verdict may still change"}},
+		Summary:     "Stop every run that is selected, each with everything below it",
+		Description: "What is given narrows the selection. all: true is required where nothing does, and refused where something does.",
+		Responses:   later(),
 	}, a.cancelRuns)
 }
 
 func (a *API) cancelRun(ctx context.Context, in *cancelRunIn) (*cancelOut, error) {
-	g, within, err := guestOf(ctx, toCancel)
+	g, within, err := a.guestOf(ctx, toCancel)
 	if err != nil {
 		return nil, err
 	}
@@ -108,15 +121,19 @@ func (a *API) cancelRun(ctx context.Context, in *cancelRunIn) (*cancelOut, error
 }
 
 func (a *API) cancelRuns(ctx context.Context, in *cancelRunsIn) (*cancelOut, error) {
-	g, within, err := guestOf(ctx, toCancel)
+	g, within, err := a.guestOf(ctx, toCancel)
 	if err != nil {
 		return nil, err
 	}
-	b := &in.Body
-	f := belay.Filter{Labels: b.Labels, Owner: b.Owner, Server: b.Server}
-	for _, k := range b.Kinds {
-		f.Kinds = append(f.Kinds, belay.Kind(k))
+	if len(insideOf(g)) > 0 {
+		return nil, newProblem(http.StatusForbidden, "from inside a run one stops single runs, by their ids")
 	}
+	b := &in.Body
+	f, err := runFilter{Owner: b.Owner, Server: b.Server, Kind: b.Kinds, Under: b.Under}.filter()
+	if err != nil {
+		return nil, problemOf(err)
+	}
+	f.Labels = b.Labels
 	for _, text := range b.IDs {
 		id, err := belay.ParseRunID(text)
 		if err != nil {
@@ -124,15 +141,19 @@ func (a *API) cancelRuns(ctx context.Context, in *cancelRunsIn) (*cancelOut, err
 		}
 		f.IDs = append(f.IDs, id)
 	}
-	if b.Under != "" {
-		if f.Under, err = belay.ParseRunID(b.Under); err != nil {
-			return nil, problemOf(fmt.Errorf("%w: under is no run id", belay.ErrBadRequest))
-		}
-	}
-	narrow := len(f.IDs) > 0 || b.Under != "" || len(b.Labels) > 0 || len(b.Kinds) > 0 || b.Owner != "" || b.Server != ""
+	pick := picker{states: b.States, older: b.OlderThan, newer: b.NewerThan, request: b.RequestID}
+	narrow := len(f.IDs) > 0 || b.Under != "" || len(b.Labels) > 0 || len(b.Kinds) > 0 || b.Owner != "" || b.Server != "" || pick.picks()
 	if narrow == b.All {
 		// A typing error in a filter must not stop the whole house.
 		return nil, problemOf(fmt.Errorf("%w: say which runs, or all: true, and not both", belay.ErrBadRequest))
+	}
+	if pick.picks() {
+		if f.IDs, err = a.picked(ctx, within, f, pick); err != nil {
+			return nil, problemOf(err)
+		}
+		if len(f.IDs) == 0 { // which would select all
+			return &cancelOut{Status: http.StatusOK, Body: cancelDone{Stop: belay.NewStopID(), Final: true, Results: []belay.CancelResult{}}}, nil
+		}
 	}
 	cause := belay.CauseOperator
 	if !within.all || f.Owner == g.Name() {
@@ -141,10 +162,41 @@ func (a *API) cancelRuns(ctx context.Context, in *cancelRunsIn) (*cancelOut, err
 	return a.stopRuns(ctx, g, within, f, how{b.Reason, b.Escalate, b.Force, b.DryRun, b.Wait}, cause)
 }
 
+// picked resolves what a [belay.Filter] cannot say to the runs that fit now.
+// Between this and the Stop one may end, which then changes nothing; none can
+// come in.
+func (a *API) picked(ctx context.Context, within reach, f belay.Filter, p picker) ([]belay.RunID, error) {
+	f, ok := within.narrow(f)
+	if !ok {
+		return nil, nil
+	}
+	if len(f.IDs) == 0 {
+		f.Ended = p.past()
+	}
+	var runs []belay.Info
+	var err error
+	if p.request != "" {
+		runs, err = a.byRequest(ctx, p.request, within, p.past())
+	} else {
+		runs, err = a.o.Control.List(ctx, f)
+	}
+	if err != nil && len(runs) == 0 {
+		return nil, err
+	}
+	now := time.Now()
+	var ids []belay.RunID
+	for n := range runs {
+		if i := &runs[n]; within.sees(i) && f.Match(i) && p.selects(i, now) && (f.Under.IsZero() || a.isBelow(ctx, i.ID, f.Under)) {
+			ids = append(ids, i.ID)
+		}
+	}
+	return ids, nil
+}
+
 // stopRuns carries out a Stop of /v1 and writes it down.
 func (a *API) stopRuns(ctx context.Context, g *guest, within reach, f belay.Filter, h how, cause belay.Cause) (*cancelOut, error) {
 	c := belay.Cancellation{
-		Stop: belay.NewStopID(), Cause: cause, By: g.Name(), Via: viaREST, At: time.Now(),
+		Stop: belay.NewStopID(), Cause: cause, By: nameOf(g), Via: viaREST, At: time.Now(),
 		Reason: belay.CleanReason(h.Reason),
 	}
 	results, err := a.order(ctx, belay.CancelRequest{
@@ -152,16 +204,17 @@ func (a *API) stopRuns(ctx context.Context, g *guest, within reach, f belay.Filt
 		Wait: time.Duration(h.Wait * float64(time.Second)),
 	}, within)
 	a.o.Logger.LogAttrs(ctx, slog.LevelInfo, "cancel",
-		slog.String("principal", g.Name()), slog.String("via", viaREST), slog.String("address", g.from),
+		slog.String("principal", c.By), slog.String("via", viaREST), slog.String("address", g.from),
 		slog.String("stop", c.Stop.String()), slog.String("reason", c.Reason), slog.Int("runs", len(results)), slog.Any("error", err))
 	if err != nil && len(results) == 0 {
 		return nil, problemOf(err)
 	}
 	out := &cancelOut{Status: http.StatusOK, Body: cancelDone{
 		Stop: c.Stop, Final: settledAll(results), Results: append([]belay.CancelResult{}, results...),
+		Stored: a.storeResults(ctx, results),
 	}}
 	if !out.Body.Final {
-		out.Status, out.Location = http.StatusAccepted, "/v1/receipts?stop="+c.Stop.String()
+		out.Status, out.Location, out.Retry = http.StatusAccepted, "/v1/receipts?stop="+c.Stop.String(), "1"
 	}
 	return out, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -25,6 +26,7 @@ type engageIn struct {
 type engageOut struct {
 	Status   int
 	Location string `header:"Location" doc:"where the receipts are while they are not final"`
+	Retry    string `header:"Retry-After" doc:"seconds after which to look there"`
 	Body     struct {
 		Latch   LatchState  `json:"latch"`
 		Stopped *cancelDone `json:"stopped,omitempty" doc:"what became of the runs in flight"`
@@ -36,9 +38,9 @@ type liftIn struct {
 }
 
 func (a *API) registerLatch(api huma.API) {
-	huma.Register(api, huma.Operation{
+	operation(api, huma.Operation{
 		OperationID: "get-latch", Method: http.MethodGet, Path: "/v1/latch", Tags: []string{"latch"},
-		Summary: "Whether new calls are refused, and who said so", Errors: []int{401, 501},
+		Summary: "Whether new calls are refused, and who said so", Errors: []int{501},
 	}, func(ctx context.Context, _ *struct{}) (*latchOut, error) {
 		if a.o.Latch == nil {
 			return nil, noLatch()
@@ -49,22 +51,22 @@ func (a *API) registerLatch(api huma.API) {
 		}
 		return &latchOut{s}, nil
 	})
-	huma.Register(api, huma.Operation{
+	operation(api, huma.Operation{
 		OperationID: "engage-latch", Method: http.MethodPost, Path: "/v1/latch", Tags: []string{"latch"},
-		Summary: "Refuse new calls and stop every run", Errors: []int{401, 403, 422, 429, 501}, MaxBodyBytes: maxBody,
-		Responses: map[string]*huma.Response{"202": {Description: "Stopped; a verdict may still change"}},
+		Summary: "Refuse new calls and stop every run", Errors: []int{501},
+		Responses: later(),
 	}, a.engage)
-	huma.Register(api, huma.Operation{
+	operation(api, huma.Operation{
 		OperationID: "lift-latch", Method: http.MethodDelete, Path: "/v1/latch", Tags: []string{"latch"},
-		Summary: "Let new calls in again", Errors: []int{401, 403, 429, 501}, DefaultStatus: http.StatusOK,
+		Summary: "Let new calls in again", Errors: []int{501}, DefaultStatus: http.StatusOK,
 	}, func(ctx context.Context, in *liftIn) (*latchOut, error) {
-		g, err := a.mayTurn(ctx)
+		g, err := a.mayTurn(ctx, PermLatchLift)
 		if err != nil {
 			return nil, err
 		}
-		s, err := a.o.Latch.Lift(context.WithoutCancel(ctx), g.Name(), belay.CleanReason(in.Reason))
+		s, err := a.o.Latch.Lift(context.WithoutCancel(ctx), nameOf(g), belay.CleanReason(in.Reason))
 		a.o.Logger.LogAttrs(ctx, slog.LevelWarn, "latch lifted",
-			slog.String("principal", g.Name()), slog.String("address", g.from), slog.String("reason", belay.CleanReason(in.Reason)), slog.Any("error", err))
+			slog.String("principal", nameOf(g)), slog.String("address", g.from), slog.String("reason", belay.CleanReason(in.Reason)), slog.Any("error", err))
 		if err != nil {
 			return nil, problemOf(err)
 		}
@@ -77,21 +79,46 @@ func noLatch() error {
 }
 
 // mayTurn returns who asks, if they may turn the latch.
-func (a *API) mayTurn(ctx context.Context) (*guest, error) {
-	g, ok := ctx.Value(guestKey{}).(*guest)
+func (a *API) mayTurn(ctx context.Context, permission string) (*guest, error) {
+	g, err := outsider(ctx, permission, PermSystemConfig)
 	switch {
-	case !ok || !g.May(PermSystemConfig):
-		return nil, newProblem(http.StatusForbidden, "this needs the permission "+PermSystemConfig)
+	case err != nil:
+		return nil, err
 	case a.o.Latch == nil:
 		return nil, noLatch()
 	}
 	return g, nil
 }
 
+// latched is the refusal of new work while the latch is engaged: 503, since it
+// is the house that is closed and not the caller who may not; nil while it is
+// lifted.
+func (a *API) latched(ctx context.Context) error {
+	if a.o.Latch == nil {
+		return nil
+	}
+	s, err := a.o.Latch.State(ctx)
+	switch {
+	case err != nil:
+		a.o.Logger.ErrorContext(ctx, "the latch cannot be read", "error", err)
+		return retryLater(newProblem(http.StatusServiceUnavailable, "whether new work is let in cannot be found out at present"))
+	case !s.Engaged:
+		return nil
+	}
+	why := ""
+	if s.Reason != "" {
+		why = ": " + s.Reason
+	}
+	p := newProblem(http.StatusServiceUnavailable, fmt.Sprintf("all work was stopped by %s at %s%s; nothing new starts until the latch is lifted",
+		s.By, s.At.UTC().Format(time.RFC3339), why))
+	p.Type = "urn:belay:error:latched"
+	return retryLater(p)
+}
+
 // engage refuses new calls first and stops those in flight then, so that none
 // slips in between.
 func (a *API) engage(ctx context.Context, in *engageIn) (*engageOut, error) {
-	g, err := a.mayTurn(ctx)
+	g, err := a.mayTurn(ctx, PermLatchSet)
 	if err != nil {
 		return nil, err
 	}
@@ -101,9 +128,9 @@ func (a *API) engage(ctx context.Context, in *engageIn) (*engageOut, error) {
 		h, keep = how{Reason: b.Reason, Force: b.Force, Wait: b.Wait}, b.Keep
 	}
 	out := &engageOut{Status: http.StatusOK}
-	out.Body.Latch, err = a.o.Latch.Engage(context.WithoutCancel(ctx), g.Name(), belay.CleanReason(h.Reason))
+	out.Body.Latch, err = a.o.Latch.Engage(context.WithoutCancel(ctx), nameOf(g), belay.CleanReason(h.Reason))
 	a.o.Logger.LogAttrs(ctx, slog.LevelWarn, "latch engaged",
-		slog.String("principal", g.Name()), slog.String("address", g.from), slog.String("reason", belay.CleanReason(h.Reason)), slog.Any("error", err))
+		slog.String("principal", nameOf(g)), slog.String("address", g.from), slog.String("reason", belay.CleanReason(h.Reason)), slog.Any("error", err))
 	if err != nil {
 		return nil, problemOf(err)
 	}
@@ -114,6 +141,6 @@ func (a *API) engage(ctx context.Context, in *engageIn) (*engageOut, error) {
 	if err != nil {
 		return nil, err
 	}
-	out.Status, out.Location, out.Body.Stopped = done.Status, done.Location, &done.Body
+	out.Status, out.Location, out.Retry, out.Body.Stopped = done.Status, done.Location, done.Retry, &done.Body
 	return out, nil
 }

@@ -18,7 +18,9 @@ type listReceiptsIn struct {
 	Cursor string   `query:"cursor" maxLength:"64" doc:"next of the page before"`
 	Limit  int      `query:"limit" minimum:"1" maximum:"1000" default:"100"`
 
-	Stop string `query:"stop" maxLength:"64" doc:"only those of this act"`
+	Under  string `query:"under" maxLength:"64" doc:"of this run and what lies below it"`
+	Stop   string `query:"stop" maxLength:"64" doc:"only those of this act"`
+	Format string `query:"format" enum:"json,csv,ndjson" doc:"csv and ndjson: all as a stream, without cursor and limit"`
 }
 
 type listReceiptsOut struct{ Body receiptList }
@@ -29,25 +31,34 @@ type receiptList struct {
 	Incomplete bool             `json:"incomplete,omitempty" doc:"not everybody who holds runs could be asked"`
 }
 
-type receiptOut struct{ Body *belay.Receipt }
+type receiptOut struct{ Body ReceiptAnswer }
+
+// ReceiptAnswer is a receipt as GET /v1/receipts/{id} shows it.
+type ReceiptAnswer struct {
+	belay.Receipt
+
+	Stored *bool `json:"stored,omitempty" doc:"whether a final receipt will be found after a crash; absent: it is not final, or nothing is stored"`
+}
 
 func (a *API) registerReceipts(api huma.API) {
-	huma.Register(api, huma.Operation{
+	operation(api, huma.Operation{
 		OperationID: "list-receipts", Method: http.MethodGet, Path: "/v1/receipts", Tags: []string{"receipts"},
-		Summary: "List receipts, those of the newest runs first", Errors: []int{400, 401, 403},
+		Summary:     "List receipts, those of the newest runs first",
+		Description: "With format, or an Accept of text/csv or application/x-ndjson, all of them as a stream instead of pages; one that breaks off has failed.",
+		Errors:      []int{501},
 	}, a.listReceipts)
-	huma.Register(api, huma.Operation{
+	operation(api, huma.Operation{
 		OperationID: "get-receipt", Method: http.MethodGet, Path: "/v1/receipts/{id}", Tags: []string{"receipts"},
-		Summary: "The receipt of a run that was stopped", Errors: []int{401, 403, 404},
+		Summary: "The receipt of a run that was stopped", Errors: []int{404},
 	}, a.getReceipt)
 }
 
 func (a *API) listReceipts(ctx context.Context, in *listReceiptsIn) (*listReceiptsOut, error) {
-	_, within, err := guestOf(ctx, toRead)
+	_, within, err := a.guestOf(ctx, toRead)
 	if err != nil {
 		return nil, err
 	}
-	f, err := runFilter{in.Owner, in.Server, in.Kind, in.Label}.filter()
+	f, err := runFilter{in.Owner, in.Server, in.Kind, in.Label, in.Under}.filter()
 	if err != nil {
 		return nil, problemOf(err)
 	}
@@ -79,7 +90,7 @@ func (a *API) listReceipts(ctx context.Context, in *listReceiptsIn) (*listReceip
 }
 
 func (a *API) getReceipt(ctx context.Context, in *runIn) (*receiptOut, error) {
-	_, within, err := guestOf(ctx, toRead)
+	_, within, err := a.guestOf(ctx, toRead)
 	if err != nil {
 		return nil, err
 	}
@@ -90,5 +101,5 @@ func (a *API) getReceipt(ctx context.Context, in *runIn) (*receiptOut, error) {
 	if d.Receipt == nil {
 		return nil, problemOf(fmt.Errorf("%w was stopped: it has no receipt", belay.ErrNotFound))
 	}
-	return &receiptOut{d.Receipt}, nil
+	return &receiptOut{ReceiptAnswer{*d.Receipt, a.store(ctx, *d)}}, nil
 }

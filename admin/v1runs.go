@@ -21,12 +21,19 @@ type runFilter struct {
 	Server string
 	Kind   []string // any of these
 	Label  []string // key=value; all of these
+	Under  string   // a run's id; empty: anywhere
 }
 
 // filter is the selection in the domain's form. An error wraps
 // [belay.ErrBadRequest].
 func (q runFilter) filter() (belay.Filter, error) {
 	f := belay.Filter{Owner: q.Owner, Server: q.Server}
+	if q.Under != "" {
+		var err error
+		if f.Under, err = belay.ParseRunID(q.Under); err != nil {
+			return f, fmt.Errorf("%w: under is no run id", belay.ErrBadRequest)
+		}
+	}
 	for _, k := range q.Kind {
 		f.Kinds = append(f.Kinds, belay.Kind(k))
 	}
@@ -65,31 +72,57 @@ type listRunsIn struct {
 	Cursor string   `query:"cursor" maxLength:"64" doc:"next of the page before"`
 	Limit  int      `query:"limit" minimum:"1" maximum:"1000" default:"100"`
 
-	State  string  `query:"state" enum:"active,ended,all,waiting,running,stopping,stopped,unconfirmed" default:"active"`
-	MinAge float64 `query:"min_age" minimum:"0" doc:"seconds since the run began, at least"`
-	MaxAge float64 `query:"max_age" minimum:"0" doc:"seconds since the run began, at most; 0: any"`
+	Under     string   `query:"under" maxLength:"64" doc:"this run and what lies below it"`
+	State     []string `query:"state,explode" maxItems:"16" enum:"active,ended,all,waiting,running,stopping,stopped,unconfirmed,pending,completed,failed,cancelled,declined,lost" doc:"any of these, of work or outcome; default active"`
+	RequestID string   `query:"request_id" maxLength:"256" doc:"the text of the protocol's id"`
+	OlderThan float64  `query:"older_than" minimum:"0" doc:"seconds since the run began, at least"`
+	NewerThan float64  `query:"newer_than" minimum:"0" doc:"seconds since the run began, at most; 0: any"`
 }
 
-// selects reports whether a run is of the wanted state and age.
-func (in *listRunsIn) selects(i *belay.Info, now time.Time) bool {
+// picker is what selects runs beside a [belay.Filter]; its zero value picks
+// those that are not over.
+type picker struct {
+	states       []string
+	older, newer float64 // seconds; 0: any
+	request      string  // text of the protocol's id; empty: any
+}
+
+// picks reports whether anything is asked for.
+func (p *picker) picks() bool {
+	return len(p.states) > 0 || p.older > 0 || p.newer > 0 || p.request != ""
+}
+
+// selects reports whether a run is what is asked for.
+func (p *picker) selects(i *belay.Info, now time.Time) bool {
 	age := now.Sub(i.Started).Seconds()
-	if age < in.MinAge || in.MaxAge > 0 && age > in.MaxAge {
+	if age < p.older || p.newer > 0 && age > p.newer || p.request != "" && !isNamed(i, p.request) {
 		return false
 	}
-	switch in.State {
-	case "all":
-		return true
-	case "active":
+	if len(p.states) == 0 {
 		return !i.Over()
-	case "ended":
-		return i.Over()
 	}
-	return string(i.Work) == in.State
+	return slices.ContainsFunc(p.states, func(state string) bool {
+		switch state {
+		case "all":
+			return true
+		case "active":
+			return !i.Over()
+		case "ended":
+			return i.Over()
+		}
+		return string(i.Work) == state || string(i.Outcome) == state
+	})
 }
 
 // past reports whether runs that are over are wanted.
-func (in *listRunsIn) past() bool {
-	return in.State == "all" || in.State == "ended" || in.State == "stopped" || in.State == "unconfirmed"
+func (p *picker) past() bool {
+	return slices.ContainsFunc(p.states, func(state string) bool {
+		switch belay.Work(state) {
+		case "active", belay.Waiting, belay.Running, belay.Stopping:
+			return false
+		}
+		return state != string(belay.Pending)
+	})
 }
 
 type listRunsOut struct{ Body runList }
@@ -107,27 +140,29 @@ type runIn struct {
 type runOut struct{ Body runTree }
 
 type runTree struct {
-	Run   belay.Detail `json:"run"`
-	Below []belay.Info `json:"below" nullable:"false" doc:"the runs below it, oldest first"`
+	Run    belay.Detail `json:"run"`
+	Below  []belay.Info `json:"below" nullable:"false" doc:"the runs below it, oldest first"`
+	Lease  *leaseView   `json:"lease,omitempty" doc:"of a run that the asker registered"`
+	Stored *bool        `json:"stored,omitempty" doc:"whether the run's final receipt will be found after a crash; absent: there is none"`
 }
 
 func (a *API) registerRuns(api huma.API) {
-	huma.Register(api, huma.Operation{
+	operation(api, huma.Operation{
 		OperationID: "list-runs", Method: http.MethodGet, Path: "/v1/runs", Tags: []string{"runs"},
-		Summary: "List runs, newest first", Errors: []int{400, 401, 403},
+		Summary: "List runs, newest first",
 	}, a.listRuns)
-	huma.Register(api, huma.Operation{
+	operation(api, huma.Operation{
 		OperationID: "get-run", Method: http.MethodGet, Path: "/v1/runs/{id}", Tags: []string{"runs"},
-		Summary: "One run with its receipt and its subtree", Errors: []int{401, 403, 404},
+		Summary: "One run with its receipt and its subtree", Errors: []int{404},
 	}, a.getRun)
 }
 
 func (a *API) listRuns(ctx context.Context, in *listRunsIn) (*listRunsOut, error) {
-	_, within, err := guestOf(ctx, toRead)
+	_, within, err := a.guestOf(ctx, toRead)
 	if err != nil {
 		return nil, err
 	}
-	f, err := runFilter{in.Owner, in.Server, in.Kind, in.Label}.filter()
+	f, err := runFilter{in.Owner, in.Server, in.Kind, in.Label, in.Under}.filter()
 	if err != nil {
 		return nil, problemOf(err)
 	}
@@ -135,10 +170,11 @@ func (a *API) listRuns(ctx context.Context, in *listRunsIn) (*listRunsOut, error
 	if err != nil {
 		return nil, problemOf(err)
 	}
-	f.Ended = in.past()
+	p := picker{in.State, in.OlderThan, in.NewerThan, in.RequestID}
+	f.Ended = p.past()
 	now := time.Now()
-	keep := func(i *belay.Info) bool { return in.selects(i, now) }
-	runs, incomplete, err := a.collect(ctx, within, f, HistoryQuery{Before: behind, Limit: in.Limit + 1}, keep)
+	keep := func(i *belay.Info) bool { return p.selects(i, now) }
+	runs, incomplete, err := a.collect(ctx, within, f, HistoryQuery{Before: behind, Limit: in.Limit + 1, RequestID: in.RequestID}, keep)
 	if err != nil {
 		return nil, problemOf(err)
 	}
@@ -186,6 +222,15 @@ func (a *API) collect(ctx context.Context, within reach, f belay.Filter, q Histo
 // returns false. Without a [Pager] it gives all, since nothing is known of their
 // order by id.
 func (a *API) listBefore(ctx context.Context, f belay.Filter, q HistoryQuery, yield func(*belay.Info) bool) error {
+	if q.RequestID != "" {
+		known, err := a.byRequest(ctx, q.RequestID, reach{all: true, owner: f.Owner}, f.Ended)
+		for n := range known {
+			if i := &known[n]; f.Match(i) && (f.Under.IsZero() || a.isBelow(ctx, i.ID, f.Under)) {
+				yield(i)
+			}
+		}
+		return err
+	}
 	pager, ok := a.o.Control.(Pager)
 	if !ok {
 		known, err := a.o.Control.List(ctx, f)
@@ -211,7 +256,7 @@ func (a *API) listBefore(ctx context.Context, f belay.Filter, q HistoryQuery, yi
 // there are enough: what pick leaves out must not shorten a page, which would
 // then look like the last.
 func (a *API) remembered(ctx context.Context, f belay.Filter, q HistoryQuery, pick func(*belay.Info) bool) error {
-	q.Filter = belay.Filter{Owner: f.Owner, Server: f.Server, Kinds: f.Kinds, Labels: f.Labels}
+	q.Filter = belay.Filter{Owner: f.Owner, Server: f.Server, Kinds: f.Kinds, Labels: f.Labels, Under: f.Under}
 	for {
 		old, err := a.o.History.Find(ctx, q)
 		if err != nil {
@@ -260,7 +305,7 @@ func (a *API) find(ctx context.Context, id string, within reach) (*belay.Detail,
 }
 
 func (a *API) getRun(ctx context.Context, in *runIn) (*runOut, error) {
-	_, within, err := guestOf(ctx, toRead)
+	g, within, err := a.guestOf(ctx, toRead)
 	if err != nil {
 		return nil, err
 	}
@@ -274,5 +319,11 @@ func (a *API) getRun(ctx context.Context, in *runIn) (*runOut, error) {
 		a.o.Logger.WarnContext(ctx, "not all runs could be listed", "error", err)
 	}
 	below = slices.DeleteFunc(slices.Clone(below), func(i belay.Info) bool { return i.ID == d.ID || !within.sees(&i) })
-	return &runOut{runTree{Run: *d, Below: append([]belay.Info{}, below...)}}, nil
+	out := &runOut{runTree{Run: *d, Below: append([]belay.Info{}, below...), Stored: a.store(ctx, *d)}}
+	if a.o.Leases != nil {
+		if s, err := a.o.Leases.Get(g.Name(), d.ID); err == nil {
+			out.Body.Lease = viewOf(&s)
+		}
+	}
+	return out, nil
 }
