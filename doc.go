@@ -32,6 +32,13 @@
 // also reaches runs whose ladder gave up, on them or on a run above, as long as
 // they are remembered: force that was held back can then be used after all.
 //
+// # Asking
+//
+// [Run.Ask] puts a [Question] to people and waits: [Tree.Approvals] shows what is
+// open to any door, [Tree.Decide] brings an answer. A question is decided once,
+// by a person, by time, or by a Stop, which withdraws it and is no answer. A no
+// is not a cancellation: the run goes on, and ends declined.
+//
 // # Honesty
 //
 // Every cancellation ends in a [Receipt]: a timeline of steps, each with its
@@ -45,6 +52,10 @@
 //     other effect.
 //   - No context made here is ever ended without a *Cancellation as its cause.
 //   - A run is never registered under a run that is cancelled or over.
+//   - The ids of a tree's runs rise in the order of registration.
+//   - A question is decided once, and none outlives its run.
+//   - No list, however long or selective, holds up the tree: it is made in parts
+//     of some tens of microseconds. Only a Stop takes all it matches in one moment.
 //   - Every goroutine belongs to a Tree; [Tree.Close] refuses new runs, stops
 //     what is left and waits.
 //   - Ended runs are kept for a time and up to a count, labels, names and

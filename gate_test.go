@@ -165,6 +165,7 @@ func TestNowAsksTheGateAndThenKills(t *testing.T) {
 		if result.Receipt.Verdict != Confirmed || result.Receipt.Took() != 0 {
 			t.Errorf("receipt %+v", result.Receipt)
 		}
+		synctest.Wait()
 		asked := tool.steps()
 		slices.Sort(asked) // both at once: nobody waits for a tell
 		wantSteps(t, "asked", asked, StepKill, StepTold)

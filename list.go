@@ -99,7 +99,7 @@ func hasLabels(labels, wanted map[string]string) bool {
 // A lister holds the lock for so many looks at most, some tens of microseconds.
 const (
 	lookSign = 1  // what a look at a sign costs
-	lookRun  = 32 // and one at a run
+	lookRun  = 16 // and one at a run
 	lookMax  = 16 << 10
 )
 

@@ -275,7 +275,7 @@ func TestListsWhileRunsComeAndGo(t *testing.T) {
 			}
 		})
 	}
-	for range 50 {
+	for range 8 {
 		up, _ := tree.List(t.Context(), Filter{})
 		down, _ := tree.ListBefore(t.Context(), Filter{}, RunID{}, 0)
 		found, _ := tree.FindRequest(t.Context(), "here", "", false)

@@ -33,7 +33,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Tree holds the runs of one process. It implements [Control]. Make one with
+// Tree holds the runs of one process. It implements [Control] and [Approvals]. Make one with
 // [NewTree] and end it with Close. All methods are safe for concurrent use.
 type Tree struct {
 	opts  Options
