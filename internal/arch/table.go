@@ -147,6 +147,19 @@ var Table = []Row{
 		"runs of other people's runtimes: leases, reports and webhooks; knows no door",
 	},
 	{
+		"metrics", 3,
+		[]string{"."},
+		[]string{"github.com/prometheus/client_golang/prometheus"},
+		"counts what happens to the runs of a Control: the only package that imports Prometheus",
+	},
+	{
+		"tracing", 3,
+		[]string{"."},
+		[]string{"google.golang.org/protobuf/encoding/protowire"},
+		"runs become spans; OTLP is written by hand on protowire, for the official exporter brings gRPC along",
+	},
+
+	{
 		"admin", 3,
 		[]string{".", "lease"},
 		[]string{"github.com/danielgtaylor/huma/v2", "github.com/go-json-experiment/json/jsontext", "golang.org/x/time"},
@@ -229,5 +242,8 @@ var TestOnly = []string{
 	"go.uber.org/goleak",
 	"golang.org/x/sys",
 	"pgregory.net/rapid",
+	"github.com/prometheus/client_model", // reads what metrics wrote
+	"go.opentelemetry.io/proto/otlp",     // reads what tracing wrote
+	"google.golang.org/protobuf",
 	"github.com/modelcontextprotocol/go-sdk", // an official peer, in tests of the borders
 }
