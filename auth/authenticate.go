@@ -102,12 +102,16 @@ func (a *Authenticator) Close() {
 // but names that were checked, so that they can be logged. [Describe] is what
 // the caller is told. It blocks only for a token whose key is not known yet, at
 // most the issuer's Timeout or the request's context.
+//
+// Whoever is known to speak from inside a run ([WithPeer]) is confined, whatever
+// they show: a token that an agent finds does not make it its user.
 func (a *Authenticator) Authenticate(r *http.Request) (Principal, error) {
 	p, err := a.authenticate(r)
 	if err != nil {
 		a.cfg.Log.DebugContext(r.Context(), "credentials refused", "error", err, "from", r.RemoteAddr)
+		return Principal{}, err
 	}
-	return p, err
+	return p.Confined(insideOf(r.Context())...), nil
 }
 
 func (a *Authenticator) authenticate(r *http.Request) (Principal, error) {

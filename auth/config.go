@@ -66,7 +66,8 @@ type Issuer struct {
 	Discover bool   // the URL is asked of Issuer/.well-known/openid-configuration
 
 	// Subject is the claim that names the principal; "": sub. Choose one that the
-	// issuer never gives to a second person.
+	// issuer never gives to a second person; "email" counts only where the claim
+	// email_verified is true.
 	Subject string
 
 	// RolesClaim is the claim with the roles: a list of texts, or one text with

@@ -38,10 +38,12 @@
 //     token brings or points to (jwk, jku, x5c, x5u) are never looked at; a
 //     critical header extension is refused.
 //   - A JWT is believed only with exp, iss and aud, within the issuer's leeway
-//     (30 s, at most 5 min) for exp, nbf and iat; times have to be times.
+//     (30 s, at most 5 min) for exp, nbf and iat; times have to be times. One that
+//     calls itself something else than an access token (typ), or is bound to a key
+//     (cnf), is refused, and so is an email as a name that was not verified.
 //   - Names of principals are checked, not cleaned, so that two people never
-//     become one; they hold no control or format characters, so that a log line
-//     stays one. Names of different sources never meet: a subject of issuer corp
+//     become one; they hold no control, format or invisible characters, so that a
+//     log line stays one and two people never look the same by them. Names of different sources never meet: a subject of issuer corp
 //     is "corp:…", configured names have no colon, "local" is reserved.
 //   - No error, log line or answer of this package holds a token, a part of one,
 //     or a claim that was not checked.

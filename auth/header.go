@@ -85,11 +85,18 @@ func noToken(raw string) error {
 			part, rest = rest, ""
 		}
 		name, value, _ := strings.Cut(part, "=")
-		if names(unescaped(name)) || strings.HasPrefix(unescaped(value), TokenPrefix) {
+		name, value = unescaped(name), unescaped(value)
+		if names(name) || tokenLike(name) || tokenLike(value) {
 			return ErrTokenInQuery
 		}
 	}
 	return nil
+}
+
+// tokenLike reports whether a text is one of our tokens, or a JWT: that begins
+// with {" in base64.
+func tokenLike(s string) bool {
+	return strings.HasPrefix(s, TokenPrefix) || strings.HasPrefix(s, "eyJ") && strings.Count(s, ".") == 2
 }
 
 // unescaped is s decoded, or s itself where that cannot be.

@@ -141,6 +141,9 @@ func (v *verifier) keyFor(ctx context.Context, t *jwt.Token, claims jwt.MapClaim
 	if _, ok := t.Header["crit"]; ok {
 		return nil, key{}, nil, fmt.Errorf("%w: it has critical header extensions, none is known here", ErrMalformed)
 	}
+	if !accessType(t.Header["typ"]) {
+		return nil, key{}, nil, fmt.Errorf("%w: its typ says that it is no access token", ErrMalformed)
+	}
 	iss, _ := claims["iss"].(string)
 	from := v.issuers[iss]
 	if from == nil {
@@ -159,6 +162,22 @@ func (v *verifier) keyFor(ctx context.Context, t *jwt.Token, claims jwt.MapClaim
 	return from, k, set, nil
 }
 
+// accessType reports whether a token's typ lets it be a credential. Issuers sign
+// other things with the same keys for the same audience, such as the notice that
+// somebody has logged out (RFC 8725 section 3.11); what such a thing calls itself
+// is the only difference.
+func accessType(typ any) bool {
+	switch typ := typ.(type) {
+	case nil:
+		return true
+	case string:
+		typ = strings.TrimPrefix(strings.ToLower(typ), "application/")
+		return typ == "" || typ == "jwt" || typ == "at+jwt" || typ == "jose"
+	default:
+		return false
+	}
+}
+
 // principal checks the claims of a token whose signature is good.
 func (i *issuer) principal(claims jwt.MapClaims) (Principal, error) {
 	for _, name := range []string{"exp", "nbf", "iat"} {
@@ -172,6 +191,15 @@ func (i *issuer) principal(claims jwt.MapClaims) (Principal, error) {
 	}
 	if err := i.check.Validate(claims); err != nil {
 		return Principal{}, fmt.Errorf("%w (issuer %s)", why(err), i.Name)
+	}
+	// A token that is bound to a key (RFC 9449, RFC 8705) is worth nothing to a
+	// thief elsewhere, and must not be here.
+	if _, bound := claims["cnf"]; bound {
+		return Principal{}, fmt.Errorf("%w: it is bound to a key (cnf), which a bearer does not show", ErrClaims)
+	}
+	// Many issuers let people write any address into their profile.
+	if verified, _ := claims["email_verified"].(bool); i.Subject == "email" && !verified {
+		return Principal{}, fmt.Errorf("%w: issuer %s has not verified the email that would be the name", ErrClaims, i.Name)
 	}
 	subject, _ := claims[i.Subject].(string)
 	name := i.Name + ":" + subject

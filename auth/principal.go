@@ -198,10 +198,13 @@ func alphanumeric(c byte) bool {
 
 // goodName reports whether a text may be a principal's name. One that is not
 // is refused rather than cleaned: cleaning makes two people one. Format
-// characters, which turn the direction of a log line, are not printable.
+// characters, which turn the direction of a log line, are not printable; those
+// that are and cannot be seen would make two people look like one.
 func goodName(s string) bool {
 	if s == "" || len(s) > maxName || !utf8.ValidString(s) || strings.TrimSpace(s) != s {
 		return false
 	}
-	return !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError })
+	return !strings.ContainsFunc(s, func(r rune) bool {
+		return !unicode.IsPrint(r) || r == utf8.RuneError || unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
+	})
 }
