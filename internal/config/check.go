@@ -184,8 +184,12 @@ func (d *decoder) issuer(a *Auth, i *Issuer, at spot) {
 		return
 	}
 	c := auth.Config{Roles: a.Config().Roles, Issuers: []auth.Issuer{i.config()}}
-	if !d.authFails(at.atItem(), &c, at.value.tainted()) && len(i.Roles) == 0 && len(i.DefaultRoles) == 0 {
+	switch {
+	case d.authFails(at.atItem(), &c, at.value.tainted()):
+	case len(i.Roles) == 0 && len(i.DefaultRoles) == 0:
 		d.notef("issuer %s gives nobody a role (roles and default_roles are empty), so its people may do nothing", i.Name)
+	case slices.Contains(i.DefaultRoles, "admin"):
+		d.notef("issuer %s makes everybody an admin (default_roles) who has a token of it for this audience", i.Name)
 	}
 }
 

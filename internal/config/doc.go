@@ -21,17 +21,25 @@
 // alone, comments and trailing commas are read over, and a server that only the
 // editor can start is left out with a note.
 //
-// The structs in schema.go are the reference: their tags hold each key, its
-// default and what it accepts; docs/configuration.md is held to them by a test.
+// Beside the servers stand the [Settings]: how connections are encrypted, who
+// there is, what is kept of ended runs, and what is switched off. They are
+// complete, and are in force from the start to the end of the process, [Auth]
+// excepted: see [Config.Restart] and [Auth.Equal].
+//
+// The structs in schema.go, settings.go and access.go are the reference: their
+// tags hold each key, its default and what it accepts; docs/configuration.md is
+// held to them by a test.
 //
 // # Guarantees
 //
 //   - A file with a problem yields no configuration at all, so that a reload
 //     cannot apply half of one.
 //   - Neither problems nor notes contain a value of env, headers, args, a hash, a
-//     secret, a hook's
-//     body or an expanded variable; the source line is shown only as far as it
-//     holds keys and values of other settings.
+//     secret, a hook's body or an expanded variable; the source line is shown only
+//     as far as it holds keys and values of other settings.
+//   - What Load returns was accepted by package auth, and an address of belay.yaml
+//     that other machines can reach comes with somebody who is let in (DESIGN
+//     section 8).
 //   - Files are bounded (1 MiB), and so is what aliases make of them.
 //   - What Load returns belongs to the caller; nothing here keeps state.
 package config

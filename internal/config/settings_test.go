@@ -209,12 +209,14 @@ auth:
   tokens:
     - {name: old, hash: "`+hashA+`", roles: user, expires: 2001-01-01}
     - {name: idle, hash: "`+auth.HashToken("b")+`"}
-  issuers: [{name: b, issuer: "https://b.example", audience: x, discover: true}]
+  issuers:
+    - {name: b, issuer: "https://b.example", audience: x, discover: true}
+    - {name: c, issuer: "https://c.example", audience: x, discover: true, default_roles: admin}
 tls: {cert: belay.pem, key: belay-key.pem, client_ca: agents-ca.pem}
 `)
 	keys(t, filepath.Dir(file))
 	notes := strings.Join(load(t, Options{File: file, Getenv: env(nil)}).Notes, "\n")
-	for _, want := range []string{"token of old has expired", "token of idle has no roles", "issuer b gives nobody a role", "names no certificates"} {
+	for _, want := range []string{"token of old has expired", "token of idle has no roles", "issuer b gives nobody a role", "issuer c makes everybody an admin", "names no certificates"} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("no note %q in\n%s", want, notes)
 		}
