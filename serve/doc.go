@@ -9,6 +9,7 @@
 //	/mcp/NAME/sse        2024-11-05 callers, with /mcp/NAME/message
 //	/mcp                 all servers as one, with tools named NAME__TOOL
 //	/healthz             what is served, as JSON
+//	/readyz              whether calls should be sent here
 //	anything else        whoever called [Hub.Handle]
 //
 // A [Definition] says what one server is. Applied, it becomes an endpoint: an
@@ -23,6 +24,10 @@
 // flight ends, which its caller learns by a 404 (MCP-39), and starts anew at
 // the endpoint that has taken the name. What is not over after drain is stopped.
 //
+// [Listen] and [Hub.Server] are the way in: loopback, where nobody needs to say who
+// they are; other addresses, where [Options.Identify] finds it out; unix sockets,
+// where the kernel says it. One guard stands in front of every path.
+//
 // # Guarantees
 //
 //   - Definitions that cannot be served change nothing at all, and the error
@@ -30,9 +35,15 @@
 //   - No call in flight is dropped by Apply before drain is over; a call stopped
 //     then, or by Close, is answered with the reason.
 //   - Two principals never share a session.
+//   - A request with a Host or Origin that is not served reaches nobody.
+//   - An address that other machines reach is bound only where somebody
+//     authenticates; a socket's file is this user's from its first moment on.
+//   - A peer that is gone without a word is noticed within half a minute, and
+//     delays nobody meanwhile.
 //   - Close stops accepting, stops everything with one cancellation, and waits
 //     for every session and goroutine, as long as its context allows.
-//   - /healthz shows names and states; no command, address or environment.
+//   - /healthz and /readyz need no credentials, and show names and states; no
+//     command, address or environment.
 //
 // Locks: Hub.mu before endpoint.mu; neither is held while a session is opened,
 // closed or spoken to.

@@ -38,12 +38,14 @@ type Config struct {
 	// AllowedHosts are values of the Host header that are served beside the
 	// names of this machine's loopback, which always are when the connection
 	// came in over loopback: "name" for any port, "name:port", or "*". Empty, and
-	// the connection came in over another address: any host.
+	// the connection came in over another address or over TLS: any host. See
+	// [Guard].
 	AllowedHosts []string
 
 	// AllowedOrigins are values of the Origin header that are served beside
-	// loopback names and hosts that the two rules above allow by name: "https://name:port" or "*".
-	// A request without Origin comes from no browser and is fine (MCP-43).
+	// loopback names, hosts that the rules above allow by name, and away from
+	// plain loopback the very host that is asked: "https://name:port" or "*". A
+	// request without Origin comes from no browser and is fine (MCP-43).
 	AllowedOrigins []string
 
 	// Disconnect says what a dropped connection of a legacy caller means;
