@@ -11,6 +11,7 @@ import (
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/admin"
 	"github.com/belayhq/belay/auth"
+	"github.com/belayhq/belay/lease"
 	"github.com/belayhq/belay/ledger"
 	"github.com/belayhq/belay/serve"
 )
@@ -41,6 +42,9 @@ type Options struct {
 	ExposeOwner    bool           // status names a run's owner (ORC-52)
 	NoOrchestrate  bool           // the Orchestrate family answers 404 (ORC-65)
 	NoCancellation bool           // Belay acts on no cancel at all (ORC-64)
+
+	// Leases are runs that other runtimes register; nil: they cannot.
+	Leases *lease.Options
 }
 
 // LedgerOptions say where ended runs and receipts are kept.
@@ -62,6 +66,7 @@ type Server struct {
 	open    atomic.Bool // nobody is configured: MCP callers are local
 	local   string      // this user's own token
 	ledger  *ledger.Ledger
+	leases  *lease.Registry // nil: none
 	latch   admin.Switch
 	early   *admin.Tombstones
 	problem error // why there is no ledger, although there was to be one
@@ -111,13 +116,20 @@ func (s *Server) hubOptions() serve.Options {
 func (s *Server) openAPI() (err error) {
 	o := admin.Options{
 		Control: s.tree, Authorizer: authorizer{s}, Limiter: admin.NewRates(s.o.Rate, s.o.Burst),
-		Broadcaster: broadcaster{s}, Early: s.early, Latch: &s.latch,
+		Broadcaster: broadcaster{s}, Early: s.early, Latch: &s.latch, Approvals: s.tree,
 		Permissions: s.o.Permissions, Broadcast: s.o.Broadcast, ExposeOwner: s.o.ExposeOwner,
 		NoOrchestrate: s.o.NoOrchestrate, NoCancellation: s.o.NoCancellation,
 		Protocol: protocolOf, Logger: s.log, Version: s.o.Serve.Version,
 	}
 	if s.ledger != nil {
-		o.History = history{s.ledger}
+		h := history{s.ledger}
+		o.History, o.Commit, o.Export, o.Erase = h, s.ledger.Commit, h.export, h.erase
+	}
+	if s.o.Leases != nil {
+		l := *s.o.Leases
+		l.Logger = s.log
+		s.leases = lease.New(s.tree, l)
+		o.Leases = s.leases
 	}
 	if s.api, err = admin.New(o); err != nil {
 		return err
@@ -145,7 +157,11 @@ func (s *Server) Close(ctx context.Context) error {
 	return s.release(ctx)
 }
 
+// release ends what Open has opened so far.
 func (s *Server) release(ctx context.Context) error {
+	if s.leases != nil {
+		s.leases.Close()
+	}
 	if a := s.who.Load(); a != nil {
 		a.Close()
 	}

@@ -191,13 +191,13 @@ var Table = []Row{
 	},
 	{
 		"node", 5,
-		[]string{".", "admin", "auth", "ledger", "local", "mcp/httpserver", "serve"},
+		[]string{".", "admin", "auth", "lease", "ledger", "local", "mcp/httpserver", "metrics", "serve", "tracing"},
 		nil,
 		"one server for several people: the joints between the hub, the admin API, the ledger and who may do what",
 	},
 	{
 		"internal/cli", 6,
-		[]string{".", "auth", "node", "proc", "supervise", "internal/peers", "internal/config", "mcp", "jsonrpc", "local", "gateway", "serve", "internal/adopt", "internal/builtin", "internal/demo", "internal/faketool"},
+		[]string{".", "admin", "admin/client", "auth", "lease", "ledger", "node", "proc", "supervise", "internal/peers", "internal/config", "mcp", "jsonrpc", "local", "gateway", "serve", "internal/adopt", "internal/builtin", "internal/demo", "internal/faketool"},
 		[]string{"github.com/alecthomas/kong", "github.com/fsnotify/fsnotify", "golang.org/x/sys"},
 		"the commands; kong reads the command line, x/sys knows the terminal's foreground group",
 	},

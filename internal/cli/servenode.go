@@ -11,6 +11,7 @@ import (
 	"github.com/belayhq/belay/admin"
 	"github.com/belayhq/belay/auth"
 	"github.com/belayhq/belay/internal/config"
+	"github.com/belayhq/belay/lease"
 	"github.com/belayhq/belay/ledger"
 	"github.com/belayhq/belay/local"
 	"github.com/belayhq/belay/node"
@@ -67,6 +68,9 @@ func (p *servePlan) node(env *Env, h *host, c *config.Config) node.Options {
 		Rate: c.Orchestrate.Rate, Burst: c.Orchestrate.Burst,
 		Broadcast: admin.Audience(c.Orchestrate.Broadcast), ExposeOwner: c.Orchestrate.ExposeOwner,
 		NoOrchestrate: !c.Orchestrate.Enabled, NoCancellation: !c.Cancellation.Enabled,
+	}
+	if hooks := c.Leases.Webhooks; c.Leases.Enabled {
+		o.Leases = &lease.Options{Hooks: lease.Hooks{Private: hooks == "private", Plain: hooks == "private"}}
 	}
 	if o.LatchFile == "" {
 		o.LatchFile = config.LatchPath(env.Getenv)
