@@ -51,6 +51,11 @@ type Question struct {
 	Secondary string `json:"secondary,omitempty"`
 
 	Timeout time.Duration `json:"-"` // default 10 min; negative: as long as the run
+
+	// Show is called once, without any lock, when the question has an id, for an
+	// asker who has a way of its own to the person, and brings the answer with
+	// [Tree.Decide]. It must not block. Nil: the doors are enough.
+	Show func(Approval) `json:"-"`
 }
 
 // DefaultAskTimeout is how long a [Question] is open (AT-61).

@@ -41,9 +41,15 @@ func (r *Run) Ask(ctx context.Context, q Question) (Decision, error) {
 	if ctx.Err() != nil {
 		return Decision{}, fmt.Errorf("ask: %w", context.Cause(ctx))
 	}
-	a, err := r.put(q)
+	show := q.Show
+	q.Show = nil
+	a, shown, err := r.put(q)
 	if err != nil {
 		return Decision{}, err
+	}
+	defer r.tree.decide(a, Decision{Choice: ChoiceWithdrawn, Via: "belay"}) // only if Show panics
+	if show != nil {
+		show(shown)
 	}
 	var late <-chan time.Time
 	if !a.Expires.IsZero() {
@@ -62,19 +68,19 @@ func (r *Run) Ask(ctx context.Context, q Question) (Decision, error) {
 }
 
 // put makes the question known.
-func (r *Run) put(q Question) (*inquiry, error) {
+func (r *Run) put(q Question) (*inquiry, Approval, error) {
 	t := r.tree
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
 	case r.stop != nil:
-		return nil, fmt.Errorf("ask: %w", r.stop.first.cause)
+		return nil, Approval{}, fmt.Errorf("ask: %w", r.stop.first.cause)
 	case r.place != inFlight:
-		return nil, fmt.Errorf("ask for %s: %w", r.id, ErrEnded)
+		return nil, Approval{}, fmt.Errorf("ask for %s: %w", r.id, ErrEnded)
 	case r.asking >= maxAsking:
-		return nil, fmt.Errorf("ask: %w: %d questions of this run are open", ErrTooMany, r.asking)
+		return nil, Approval{}, fmt.Errorf("ask: %w: %d questions of this run are open", ErrTooMany, r.asking)
 	case len(t.asked.open) >= t.opts.MaxQuestions:
-		return nil, fmt.Errorf("ask: %w: %d questions are open, which is the bound", ErrTooMany, len(t.asked.open))
+		return nil, Approval{}, fmt.Errorf("ask: %w: %d questions are open, which is the bound", ErrTooMany, len(t.asked.open))
 	}
 	now := time.Now()
 	a := &inquiry{Approval: Approval{ID: ApprovalID(mint(now)), Question: q, Asked: now}, run: r, done: make(chan struct{})}
@@ -92,7 +98,7 @@ func (r *Run) put(q Question) (*inquiry, error) {
 		t.emitLocked(EventChanged, r)
 	}
 	t.emitAskLocked(EventAsked, r, a)
-	return a, nil
+	return a, a.copyLocked(), nil
 }
 
 // decide decides the question, unless that was done before.
@@ -189,6 +195,18 @@ func (t *Tree) Approvals(_ context.Context, f Filter) ([]Approval, error) {
 		}
 	}
 	return list, nil
+}
+
+// Approval returns one question, also one that was decided and is remembered. An
+// unknown one is [ErrNotFound].
+func (t *Tree) Approval(_ context.Context, id ApprovalID) (Approval, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.asked.trimLocked(time.Now().Add(-t.opts.KeepFor))
+	if a := t.asked.known[id]; a != nil {
+		return a.copyLocked(), nil
+	}
+	return Approval{}, fmt.Errorf("%w: %s", errNoQuestion, id)
 }
 
 // Decide implements [Approvals].

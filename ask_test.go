@@ -87,6 +87,34 @@ func TestAskWaitsForTheAnswer(t *testing.T) {
 	}
 }
 
+// An asker may show the question itself, and bring the answer (AT-66).
+func TestAskerShowsTheQuestion(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, tree *Tree) {
+		r := register(t, tree, Spec{})
+		q := mayI
+		var shown Approval
+		q.Show = func(a Approval) {
+			shown = a
+			if known, err := tree.Approval(t.Context(), a.ID); err != nil || known.Decision != nil || known.Run.ID != r.ID() {
+				t.Errorf("known as %+v, %v", known, err)
+			}
+			if _, err := tree.Decide(t.Context(), a.ID, Decision{Choice: ChoiceApproved, Via: "elicitation"}); err != nil {
+				t.Error(err)
+			}
+		}
+		if d, err := r.Ask(t.Context(), q); err != nil || d.Choice != ChoiceApproved || d.Via != "elicitation" {
+			t.Errorf("%+v, %v", d, err)
+		}
+		if known, err := tree.Approval(t.Context(), shown.ID); err != nil || known.Decision.Choice != ChoiceApproved {
+			t.Errorf("decided, and known as %+v, %v", known, err)
+		}
+		time.Sleep(time.Hour)
+		if _, err := tree.Approval(t.Context(), shown.ID); !errors.Is(err, ErrNotFound) {
+			t.Errorf("an hour later: %v", err)
+		}
+	})
+}
+
 // Of many answers at once one counts, and the others are told which (exactly once).
 func TestDecideOnce(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tree *Tree) {

@@ -70,7 +70,7 @@ func (t *Tree) matcher(f *Filter) func(*Run) bool {
 func (r *Run) passesLocked(f *Filter) bool {
 	s := &r.spec
 	switch {
-	case !f.Ended && r.overLooked():
+	case !f.Ended && r.isOverLocked():
 		return false
 	case f.Owner != "" && f.Owner != s.Owner, f.Server != "" && f.Server != s.Server:
 		return false
@@ -82,8 +82,8 @@ func (r *Run) passesLocked(f *Filter) bool {
 	return hasLabels(s.Labels, f.Labels)
 }
 
-// overLooked is [Info.Over].
-func (r *Run) overLooked() bool {
+// isOverLocked is [Info.Over].
+func (r *Run) isOverLocked() bool {
 	return r.outcome.Terminal() && (r.work == Stopped || r.work == Unconfirmed && (r.stop == nil || r.stop.held == ""))
 }
 
