@@ -305,6 +305,9 @@ func (d *decoder) checkDoors(f *file, root spot, flag string) {
 	case socket && f.TLS.On():
 		d.failf(at, "listen: a unix socket is not encrypted; leave out tls")
 	}
+	if len(f.Hosts) > 0 && !f.Auth.Configured() {
+		d.notef("hosts names others than this machine, and nobody has to say who they are: if a proxy lets others in, all of them may call tools; add auth")
+	}
 	switch {
 	case len(f.Auth.Certificates) > 0 && f.TLS.ClientCA == "":
 		d.failf(root.under("auth").under("certificates").atKey(), "certificates: clients are asked for one only if tls says client_ca")

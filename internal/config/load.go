@@ -63,7 +63,19 @@ func Load(o Options) (*Config, error) {
 	if len(l.problems) > 0 {
 		return nil, l.problems
 	}
+	l.config.resolve()
 	return l.config, nil
+}
+
+// resolve replaces what depends on other settings.
+func (c *Config) resolve() {
+	switch {
+	case c.Leases.Webhooks != "auto":
+	case c.Auth.Configured():
+		c.Leases.Webhooks = "public"
+	default:
+		c.Leases.Webhooks = "local"
+	}
 }
 
 // loader gathers what the files say.

@@ -85,9 +85,11 @@ type Latch struct {
 // Leases are runs that other runtimes register.
 type Leases struct {
 	Enabled bool `key:"enabled" default:"true"`
-	// Webhooks says where a cancel may be posted: "off" nowhere, "public" to
-	// addresses of the internet only, "private" also to this machine and network.
-	Webhooks string `key:"webhooks" default:"public" enum:"off,public,private"`
+	// Webhooks says where a cancel may be posted: "public" to addresses of the
+	// internet, "local" also to this machine, "private" also to its networks, in
+	// plain HTTP too. "auto" is never what Load returns: it becomes "local" where
+	// nobody is in auth, so that all who register are this user, else "public".
+	Webhooks string `key:"webhooks" default:"auto" enum:"auto,public,local,private"`
 }
 
 // Restart names the keys that differ between two configurations and whose

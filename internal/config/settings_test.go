@@ -32,7 +32,7 @@ func TestSettingsDefaults(t *testing.T) {
 		Cancellation: Cancellation{Enabled: true},
 		Ledger:       Ledger{Enabled: true, Keep: 7 * 24 * time.Hour, KeepRuns: 1_000_000, KeepBytes: 1 << 30},
 		Metrics:      Metrics{Enabled: true}, Traces: Traces{Enabled: true},
-		Leases: Leases{Enabled: true, Webhooks: "public"},
+		Leases: Leases{Enabled: true, Webhooks: "local"},
 	}
 	for name, o := range map[string]Options{
 		"none": {}, "empty": {File: write(t, "belay.yaml", "# nothing\n")},
@@ -56,7 +56,7 @@ hosts: belay.example
 orchestrate: {enabled: false, rate: 0.5, permissions: runs.cancel, broadcast: off}
 ledger: {path: state/l.db, keep: 0s, keep_runs: 0, keep_bytes: 1.5 GiB}
 latch: {file: ~/latch.json}
-leases: {webhooks: off}
+leases: {webhooks: private}
 `)
 	c := load(t, Options{File: file, Getenv: env(map[string]string{"HOME": "/home/u"})})
 	for _, check := range []struct {
@@ -67,7 +67,7 @@ leases: {webhooks: off}
 		{"orchestrate", c.Orchestrate, Orchestrate{Permissions: Permissions{"runs.cancel"}, Rate: 0.5, Burst: 40, Broadcast: "off"}},
 		{"ledger", c.Ledger, Ledger{Enabled: true, Path: filepath.Join(filepath.Dir(file), "state/l.db"), KeepBytes: 3 << 29}},
 		{"latch", c.Latch.File, "/home/u/latch.json"},
-		{"webhooks", c.Leases.Webhooks, "off"},
+		{"webhooks", c.Leases.Webhooks, "private"},
 	} {
 		if diff := cmp.Diff(check.want, check.got); diff != "" {
 			t.Errorf("%s: %s", check.what, diff)
@@ -113,6 +113,9 @@ tls: {cert: k/belay.pem, key: k/belay-key.pem, client_ca: k/agents-ca.pem}
 	}
 	if diff := cmp.Diff(want, c.Auth.Config()); diff != "" {
 		t.Error(diff)
+	}
+	if c.Leases.Webhooks != "public" {
+		t.Errorf("webhooks of whoever comes in may go to %s addresses", c.Leases.Webhooks)
 	}
 	if !c.Auth.Configured() || !slices.Contains(c.Files, filepath.Join(filepath.Dir(file), "k/plain.pem")) {
 		t.Errorf("files %q", c.Files)
@@ -186,6 +189,8 @@ func TestOpenNeedsPeople(t *testing.T) {
 		{"listen: 127.0.0.1:1", "0.0.0.0:1", false, ""},
 		{people + "listen: 0.0.0.0:1", "", true, "travel in the clear"},
 		{people, "0.0.0.0:1", true, "travel in the clear"},
+		{"hosts: belay.example", "", true, "if a proxy lets others in"},
+		{"hosts: belay.example\n" + people, "", true, ""},
 		{people + "listen: 127.0.0.1:1", "", true, ""},
 	} {
 		c, err := Load(Options{File: write(t, "belay.yaml", tt.file+"\n"), Listen: tt.flag, Getenv: env(nil)})
