@@ -316,7 +316,7 @@ func TestListsAreTheReadersOwn(t *testing.T) {
 	gone := fmt.Errorf("gone")
 	ctx, end := context.WithCancelCause(t.Context())
 	end(gone)
-	if _, err := tree.List(ctx, Filter{Ended: true}); err != gone { //nolint:errorlint // itself
+	if _, err := tree.List(ctx, Filter{Ended: true}); err != gone {
 		t.Errorf("a list for a reader who has gone: %v", err)
 	}
 }

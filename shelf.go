@@ -49,7 +49,7 @@ func (l *shelves) push(r *Run, s sign) {
 func (l *shelves) remove(r *Run) {
 	i := l.at(r.nr)
 	s := l.list[i]
-	place := int(r.nr - s.first) //nolint:gosec // within one shelf
+	place := int(r.nr - s.first)
 	if !s.dense {
 		place = slices.Index(s.runs, r)
 	}
