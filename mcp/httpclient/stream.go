@@ -15,6 +15,7 @@ import (
 
 // How streams are taken up again.
 const (
+	resumeLeast = 50 * time.Millisecond  // whatever the server names: it must not make us ask without a pause
 	resumeFirst = 500 * time.Millisecond // the first wait if the server names none
 	resumeLast  = 30 * time.Second       // waits double up to this
 	maxResumes  = 8                      // in a row without one new event, for a request's stream
@@ -137,7 +138,7 @@ func (s *reading) backOff(vain int) time.Duration {
 	if d == 0 {
 		d = resumeFirst
 	}
-	return min(d<<min(vain, 10), max(resumeLast, s.retry))
+	return max(resumeLeast, min(d<<min(vain, 10), max(resumeLast, s.retry)))
 }
 
 func wait(ctx context.Context, d time.Duration) bool {

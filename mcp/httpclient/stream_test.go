@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -266,5 +267,31 @@ func TestIdleConnectionIsLeft(t *testing.T) {
 	}
 	if r.count("lost") != 0 || s.count("POST") != 3 {
 		t.Error(r.all(), s.all())
+	}
+}
+
+// TestResumesAtMeasure: a server that ends its streams at once, each with one
+// more event and the wish to be asked again without delay, is asked no more often
+// than every resumeLeast (MCP-33).
+func TestResumesAtMeasure(t *testing.T) {
+	const long = 600 * time.Millisecond
+	s := newServer(t, nil)
+	var gets atomic.Int32
+	began := time.Now()
+	s.Config.Handler = handler(s, legacy("s-1", func(_ *server, x *exchange) {
+		x.events()
+		_, _ = x.Write([]byte("retry: 1\n"))
+		if time.Since(began) > long {
+			x.event("e-last", `{"jsonrpc":"2.0","id":"b-1","result":{}}`)
+			return
+		}
+		x.event(fmt.Sprint("e-", gets.Add(1)), "")
+	}))
+	c, r := open(t, Config{URL: s.URL})
+	handshake(t, c, s, r)
+	send(t, c, legacyCall, "b-1")
+	r.wait(t, 1, `message "b-1" 200 {"jsonrpc":"2.0","id":"b-1","result":{}}`)
+	if n, most := int(gets.Load()), int(time.Since(began)/resumeLeast)+2; n > most || n < 3 {
+		t.Errorf("it was asked %d times in %v, want at most %d", n, time.Since(began), most)
 	}
 }
