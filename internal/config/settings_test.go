@@ -317,7 +317,7 @@ func TestStateDir(t *testing.T) {
 		{"linux", nil, ""},
 		{"linux", map[string]string{"HOME": "/home/u", "XDG_STATE_HOME": "/s", EnvStateDir: "/b"}, "/b"},
 		{"linux", map[string]string{"HOME": "/home/u", EnvStateDir: "b"}, "/home/u/.local/state/belay"},
-		{"darwin", map[string]string{"HOME": "/Users/u"}, "/Users/u/Library/Application Support/belay"},
+		{"darwin", map[string]string{"HOME": "/home/u"}, "/home/u/Library/Application Support/belay"},
 		{"darwin", nil, ""},
 		{"windows", map[string]string{"LocalAppData": "/l"}, "/l/belay"},
 		{"windows", nil, ""},
