@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os/user"
@@ -13,20 +14,25 @@ import (
 
 type cancelCmd struct {
 	Runs   []string       `arg:"" optional:"" name:"run" help:"Ids of runs, or beginnings of ids that fit no other."`
-	All    bool           `help:"Stop all work of this user; sessions stay."`
+	All    bool           `help:"Stop all work of this user, or on a server all that you may stop; sessions stay."`
 	Label  []string       `short:"l" placeholder:"KEY=VALUE" sep:"none" help:"Stop all work with this label (repeat it for runs that have several)."`
 	Reason string         `short:"r" placeholder:"TEXT" help:"Say why; the tool, its caller and the receipt are told."`
 	Now    bool           `help:"Kill at once instead of asking first."`
 	DryRun bool           `short:"n" help:"Say what would be told and killed, and change nothing."`
 	Wait   *time.Duration `placeholder:"10s" help:"Wait at most so long for proof; without it until the verdict is final, with 0 not at all."`
 	JSON   bool           `name:"json" help:"Print JSON: an array of results, each with its run and receipt (or plan)."`
+
+	RequestID string `name:"request-id" placeholder:"ID" help:"Stop the run whose protocol id this is, such as 7 or abc of a JSON-RPC request."`
+	Owner     string `placeholder:"NAME" help:"With --all or --label, only work of this principal."`
+
+	remoteFlags
 }
 
 // Help implements kong.HelpProvider.
 func (*cancelCmd) Help() string {
-	return `Stops runs with everything below them, in every Belay process. Each is told first; force comes after its grace period
-and only where the rules of its server allow it. A second cancel of a run that is still being stopped takes the next
-step at once. Prints a receipt for each run.
+	return `Stops runs with everything below them, in every Belay process of this user or on a server. Each is told first; force comes after
+its grace period and only where the rules of its server allow it. A second cancel of a run that is still being stopped takes
+the next step at once. Prints a receipt for each run.
 
 Exit codes: 0 every end is confirmed (or acknowledged, with nothing left alive), 3 not confirmed, 4 nothing matched, 2 wrong
 use, 1 failed, 130 Ctrl-C: that ends the waiting, not the Stop.
@@ -35,7 +41,9 @@ Examples:
 
     belay cancel run_01k4x2m7
     belay cancel run_01k4x2m7 --reason "wrong branch" --wait 10s
+    belay cancel --label trace_id=4bf92f3577b34da6a3ce929d0e0e4736
     belay cancel --label ticket=42
+    belay cancel --request-id 7 --profile work
     belay cancel --all --dry-run
     belay cancel run_01k4x2m7 --now`
 }
@@ -50,24 +58,27 @@ func (c *cancelCmd) Run(env *Env) error {
 	if err != nil {
 		return err
 	}
+	at, err := c.open(env)
+	if err != nil {
+		return err
+	}
 	ctx, stop := interruptible()
 	defer stop()
 	// How things stood before the Stop, to tell what it changed and what had
 	// been over anyway.
-	known, listErr := env.mesh().List(ctx, belay.Filter{Ended: true})
-	if ctx.Err() != nil {
+	known, unknown, done, err := c.choose(ctx, env, at, &req)
+	switch {
+	case ctx.Err() != nil:
 		return exitWith(ExitStopped)
-	}
-	unknown, err := c.choose(env, known, &req)
-	if err != nil {
-		env.warn(listErr)
+	case err != nil || done:
 		return err
 	}
-	view := newCancelView(env, c, known)
-	results, err := env.mesh().Stop(ctx, req, view.update)
+	view := newCancelView(env, c.JSON, known)
+	results, err := at.Stop(ctx, req, view.update)
 	view.close()
 	interrupted := ctx.Err() != nil
 	if !interrupted {
+		err = at.explained(err)
 		env.warn(err)
 	}
 	view.finish(results)
@@ -90,21 +101,23 @@ func (c *cancelCmd) request() (belay.CancelRequest, error) {
 		return belay.CancelRequest{}, err
 	}
 	ways := 0
-	for _, given := range []bool{len(c.Runs) > 0, c.All, len(labels) > 0} {
+	for _, given := range []bool{len(c.Runs) > 0, c.All, len(labels) > 0, c.RequestID != ""} {
 		if given {
 			ways++
 		}
 	}
 	switch {
 	case ways == 0:
-		return belay.CancelRequest{}, usagef("say what to stop: the id of a run, --label KEY=VALUE or --all (see \"belay ps\")")
+		return belay.CancelRequest{}, usagef("say what to stop: the id of a run, --request-id ID, --label KEY=VALUE or --all (see \"belay ps\")")
 	case ways > 1:
-		return belay.CancelRequest{}, usagef("ids of runs, --label and --all exclude one another")
+		return belay.CancelRequest{}, usagef("ids of runs, --request-id, --label and --all exclude one another")
+	case c.Owner != "" && !c.All && len(labels) == 0:
+		return belay.CancelRequest{}, usagef("--owner narrows --all or --label")
 	case c.Wait != nil && *c.Wait < 0:
 		return belay.CancelRequest{}, usagef("--wait %s: want a time that is not negative, such as 10s", *c.Wait)
 	}
 	req := belay.CancelRequest{
-		Filter:       belay.Filter{Labels: labels, Kinds: workKinds},
+		Filter:       belay.Filter{Labels: labels, Kinds: workKinds, Owner: c.Owner},
 		Cancellation: belay.Cancellation{Stop: belay.NewStopID(), Cause: belay.CauseUser, By: userName(), Via: "cli", Reason: c.Reason, At: time.Now()},
 		Escalate:     true,
 		Now:          c.Now,
@@ -117,11 +130,21 @@ func (c *cancelCmd) request() (belay.CancelRequest, error) {
 	return req, nil
 }
 
-// choose turns the typed ids into the filter. Ids of nobody are named and left
-// out, unless there is no other; an ambiguous one stops everything.
-func (c *cancelCmd) choose(env *Env, known []belay.Info, req *belay.CancelRequest) (unknown int, err error) {
+// choose turns what was typed into the filter. Ids of nobody are counted, named
+// and left out, unless there is no other; an ambiguous one stops everything. done:
+// there is nothing more to do.
+func (c *cancelCmd) choose(ctx context.Context, env *Env, at *house, req *belay.CancelRequest) (known []belay.Info, unknown int, done bool, err error) {
+	if c.RequestID != "" {
+		info, noted, err := at.byRequest(ctx, env, c.RequestID, c.Reason, c.DryRun)
+		if err == nil && noted && c.JSON {
+			err = printJSON[belay.CancelResult](env.Stdout, nil)
+		}
+		req.Filter = belay.Filter{IDs: []belay.RunID{info.ID}}
+		return []belay.Info{info}, 0, noted, err
+	}
+	known, listErr := at.known(ctx, c.Runs...)
 	if len(c.Runs) == 0 {
-		return 0, nil
+		return known, 0, false, nil
 	}
 	req.Filter = belay.Filter{}
 	var lines []string
@@ -130,19 +153,23 @@ func (c *cancelCmd) choose(env *Env, known []belay.Info, req *belay.CancelReques
 		switch {
 		case err == nil:
 			req.Filter.IDs = append(req.Filter.IDs, info.ID)
+		case errors.Is(err, belay.ErrNotFound) && at.client != nil && listErr != nil:
+			return nil, 0, false, listErr // nobody knows what the server would have said
 		case errors.Is(err, belay.ErrNotFound):
 			lines = append(lines, err.Error())
 		default:
-			return 0, err
+			env.warn(listErr)
+			return nil, 0, false, err
 		}
 	}
 	for i, line := range lines {
 		if i == len(lines)-1 && len(req.Filter.IDs) == 0 {
-			return 0, exitErrorf(ExitNothing, "%s", line)
+			env.warn(listErr)
+			return nil, 0, false, exitErrorf(ExitNothing, "%s", line)
 		}
 		env.Warnf("%s", line)
 	}
-	return len(lines), nil
+	return known, len(lines), false, nil
 }
 
 // exit is the verdict on the whole: the first of these that is true.

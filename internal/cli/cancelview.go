@@ -15,7 +15,7 @@ import (
 // are not, who is being waited for.
 type cancelView struct {
 	env    *Env
-	cmd    *cancelCmd
+	silent bool // the results are printed by somebody else
 	out    style
 	err    style
 	before map[belay.RunID]belay.Info
@@ -37,9 +37,9 @@ const (
 	progressSlow  = 5 * time.Second
 )
 
-func newCancelView(env *Env, cmd *cancelCmd, known []belay.Info) *cancelView {
+func newCancelView(env *Env, silent bool, known []belay.Info) *cancelView {
 	v := &cancelView{
-		env: env, cmd: cmd, out: styleOf(env.Stdout, env.Getenv), err: styleOf(env.Stderr, env.Getenv), start: time.Now(),
+		env: env, silent: silent, out: styleOf(env.Stdout, env.Getenv), err: styleOf(env.Stderr, env.Getenv), start: time.Now(),
 		before: make(map[belay.RunID]belay.Info, len(known)), waiting: make(map[belay.RunID]belay.Info),
 		printed: make(map[belay.RunID]bool), quit: make(chan struct{}),
 	}
@@ -72,7 +72,7 @@ func (v *cancelView) finish(results []belay.CancelResult) {
 }
 
 func (v *cancelView) printLocked(r *belay.CancelResult) {
-	if v.printed[r.Run.ID] || v.cmd.JSON {
+	if v.printed[r.Run.ID] || v.silent {
 		return
 	}
 	v.printed[r.Run.ID] = true

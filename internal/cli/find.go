@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -61,14 +62,45 @@ func missing(err error) bool {
 // nearly always ambiguous, or a mistake.
 const shortestPrefix = 4
 
-// find resolves what a person typed to a run among those that are known: an
-// id, or a beginning of one that fits no other, with or without "run_".
-// Unknown is exit code 4, ambiguous 2 with the candidates.
-func find(known []belay.Info, typed string) (belay.Info, error) {
+// prefixOf is the beginning of an id as a person typed it, with "run_".
+func prefixOf(typed string) string {
 	prefix := strings.ToLower(strings.TrimSpace(typed))
 	if !strings.HasPrefix(prefix, "run_") {
 		prefix = "run_" + prefix
 	}
+	return prefix
+}
+
+// lastOf is an id behind all that begin like this, for lists that go from the
+// newest to the oldest: ids sort as their texts do. ok is false for a text with
+// which no id begins, or that is too short.
+func lastOf(prefix string) (id belay.RunID, ok bool) {
+	const length = len("run_") + 26
+	if len(prefix) < len("run_")+shortestPrefix || len(prefix) > length {
+		return id, false
+	}
+	id, err := belay.ParseRunID(prefix + strings.Repeat("z", length-len(prefix)))
+	if err == nil && len(prefix) == length {
+		return next(id), true
+	}
+	return id, err == nil
+}
+
+// next is the id after this one.
+func next(id belay.RunID) belay.RunID {
+	for i := range slices.Backward(id[:]) {
+		if id[i]++; id[i] != 0 {
+			break
+		}
+	}
+	return id
+}
+
+// find resolves what a person typed to a run among those that are known: an
+// id, or a beginning of one that fits no other, with or without "run_".
+// Unknown is exit code 4, ambiguous 2 with the candidates.
+func find(known []belay.Info, typed string) (belay.Info, error) {
+	prefix := prefixOf(typed)
 	var hits []belay.Info
 	for _, i := range known {
 		if strings.HasPrefix(i.ID.String(), prefix) {
@@ -83,6 +115,11 @@ func find(known []belay.Info, typed string) (belay.Info, error) {
 	case len(hits) == 0:
 		return belay.Info{}, exitErrorf(ExitNothing, "%w: %.64q (see \"belay ps --all\")", belay.ErrNotFound, typed)
 	}
+	return belay.Info{}, several(typed, hits)
+}
+
+// several is the error of a name that fits several runs: it names them.
+func several(typed string, hits []belay.Info) error {
 	const most = 5
 	var names []string
 	for n, h := range hits {
@@ -92,7 +129,7 @@ func find(known []belay.Info, typed string) (belay.Info, error) {
 		}
 		names = append(names, h.ID.String()+" "+title(h.Name, h.Kind, h.Server))
 	}
-	return belay.Info{}, exitErrorf(ExitUsage, "%.64q %w: %s", typed, belay.ErrAmbiguous, strings.Join(names, ", "))
+	return exitErrorf(ExitUsage, "%.64q %w: %s", typed, belay.ErrAmbiguous, strings.Join(names, ", "))
 }
 
 // foreign reports whether err is about a socket that is no Belay's.

@@ -65,6 +65,7 @@ func newParser(env *Env) (*kong.Kong, error) {
 			{Key: "run", Title: "Run things under Belay:"},
 			{Key: "stop", Title: "See and stop what runs:"},
 			{Key: "more", Title: "More:"},
+			{Key: "server", Title: "Which server:"},
 		}),
 	)
 }

@@ -15,11 +15,23 @@ type psCmd struct {
 	All   bool `short:"a" help:"Also show runs that are over and still remembered."`
 	Watch bool `short:"w" help:"Go on and show what changes, until Ctrl-C."`
 	JSON  bool `name:"json" help:"Print JSON: an array of runs, or with --watch one event per line."`
+
+	State []string `placeholder:"STATE" help:"Only runs in this state (repeat it for any of several): waiting, running, stopping, stopped, unconfirmed, or an outcome such as failed."`
+	Owner string   `placeholder:"NAME" help:"Only runs of this principal."`
+	Of    string   `placeholder:"SERVER" help:"Only runs of this MCP server."`
+	Kind  []string `placeholder:"KIND" help:"Only runs of this kind: session, turn, call, task, script or process."`
+	Label []string `short:"l" placeholder:"KEY=VALUE" sep:"none" help:"Only runs with this label (repeat it for runs that have several)."`
+	Limit int      `default:"1000" placeholder:"N" help:"With a server, show at most so many, the newest; 0: all."`
+
+	remoteFlags
+
+	at     *house // where the runs are
+	labels map[string]string
 }
 
 // Help implements kong.HelpProvider.
 func (*psCmd) Help() string {
-	return `Asks every Belay process of this user. A state is what the work is really doing: waiting, running, running on (its
+	return `Asks every Belay process of this user, or a server. A state is what the work is really doing: waiting, running, running on (its
 caller has an answer already), stopping, stopped, unconfirmed (told, but nothing proves that it stopped) or held (told, and
 force is held back; a line below says why and what would use it).
 
@@ -28,23 +40,40 @@ Examples:
     belay ps              what is running now
     belay ps --tree       who started what
     belay ps --all --json everything that is remembered, for programs
-    belay ps --watch      keep looking`
+    belay ps --watch      keep looking
+    belay ps --profile work --owner ann --state stopping`
 }
 
 // Run lists the runs.
-func (c *psCmd) Run(env *Env) error {
+func (c *psCmd) Run(env *Env) (err error) {
+	if c.labels, err = parseLabels(c.Label); err != nil {
+		return err
+	}
+	if err := c.check(); err != nil {
+		return err
+	}
+	if c.at, err = c.open(env); err != nil {
+		return err
+	}
 	ctx, stop := interruptible()
 	defer stop()
 	if c.Watch {
 		return c.watch(ctx, env)
 	}
-	runs, err := env.mesh().List(ctx, c.filter())
-	env.warn(err)
+	runs, err := c.list(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return exitWith(ExitStopped)
+	case c.at.client != nil && err != nil && len(runs) == 0:
+		return err
+	}
+	env.warn(err)
+	switch {
 	case c.JSON:
 		return printJSON(env.Stdout, runs)
+	case len(runs) == 0 && c.filtered():
+		env.Warnf("no run matches")
+		return nil
 	case len(runs) == 0 && c.All:
 		env.Warnf("no run is remembered")
 		return nil
@@ -55,8 +84,6 @@ func (c *psCmd) Run(env *Env) error {
 	c.print(env.Stdout, styleOf(env.Stdout, env.Getenv), runs, time.Now())
 	return nil
 }
-
-func (c *psCmd) filter() belay.Filter { return belay.Filter{Ended: c.All} }
 
 func (c *psCmd) print(w io.Writer, st style, runs []belay.Info, now time.Time) {
 	if c.Tree {
@@ -127,7 +154,7 @@ func (c *psCmd) watch(ctx context.Context, env *Env) error {
 	case st.terminal:
 		return c.screen(ctx, env)
 	}
-	runs, err := env.mesh().List(ctx, c.filter())
+	runs, err := c.list(ctx)
 	env.warn(err)
 	if len(runs) > 0 {
 		c.print(env.Stdout, st, runs, time.Now())
@@ -140,14 +167,22 @@ func (c *psCmd) watch(ctx context.Context, env *Env) error {
 
 // events calls show for each event until ctx ends or showing fails.
 func (c *psCmd) events(ctx context.Context, env *Env, show func(*belay.Event) error) error {
-	for ev, err := range env.mesh().Watch(ctx, belay.Filter{}) {
+	var last error
+	for ev, err := range c.at.Watch(ctx, c.filter()) {
 		if err != nil {
-			env.warn(err)
+			last = c.at.explained(err)
+			env.warn(last)
+			continue
+		}
+		if last = nil; !c.keeps(&ev.Run) {
 			continue
 		}
 		if err := show(&ev); err != nil {
 			return fmt.Errorf("print: %w", err)
 		}
+	}
+	if ctx.Err() == nil && last != nil {
+		return exitWith(ExitFailed) // a server's refusal; it was said
 	}
 	return exitWith(ExitStopped)
 }

@@ -28,7 +28,7 @@ func (c *psCmd) screen(ctx context.Context, env *Env) error {
 	ctx, end := context.WithCancelCause(ctx)
 	go func() {
 		defer close(done)
-		for _, err := range env.mesh().Watch(ctx, belay.Filter{}) {
+		for _, err := range c.at.Watch(ctx, c.filter()) {
 			if err != nil {
 				continue // the list says it
 			}
@@ -41,7 +41,7 @@ func (c *psCmd) screen(ctx context.Context, env *Env) error {
 	defer func() { end(errDone); <-done }()
 	before := clearScreen
 	for {
-		runs, err := env.mesh().List(ctx, c.filter())
+		runs, err := c.list(ctx)
 		if ctx.Err() != nil {
 			return exitWith(ExitStopped)
 		}

@@ -13,35 +13,37 @@ import (
 type statusCmd struct {
 	ID   string `arg:"" name:"run" help:"The run's id, or a beginning of it that fits no other."`
 	JSON bool   `name:"json" help:"Print JSON: the run with its receipt."`
+
+	remoteFlags
 }
 
 // Help implements kong.HelpProvider.
 func (*statusCmd) Help() string {
 	return `Shows what a run is and, if it was stopped, its receipt: every step with the time since the Stop, what was seen, the
-verdict, and what was left alive. A run that is over is remembered for ten minutes, as long as its Belay process lives.
+verdict, and what was left alive. A run that is over is remembered for ten minutes, as long as its Belay process lives; what
+belay serve has seen is in its ledger for longer, and is found there also when nothing runs.
 
 Examples:
 
     belay status run_01k4x2m7
-    belay status 01k4x2m7 --json`
+    belay status 01k4x2m7 --json
+    belay status 01k4x2m7 --server https://belay.example.com --token-file work.token`
 }
 
 // Run shows one run.
 func (c *statusCmd) Run(env *Env) error {
-	ctx, stop := interruptible()
-	defer stop()
-	known, err := env.mesh().List(ctx, belay.Filter{Ended: true})
-	env.warn(err)
-	info, err := find(known, c.ID)
+	at, err := c.open(env)
 	if err != nil {
 		return err
 	}
-	d, err := env.mesh().Get(ctx, info.ID)
+	ctx, stop := interruptible()
+	defer stop()
+	d, err := at.lookUp(ctx, env, c.ID)
 	switch {
 	case ctx.Err() != nil:
 		return exitWith(ExitStopped)
 	case err != nil:
-		return flatten(err)[0] // the others were told with the list
+		return err
 	case c.JSON:
 		e := json.NewEncoder(env.Stdout)
 		e.SetIndent("", "  ")
