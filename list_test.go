@@ -34,7 +34,7 @@ func someLabels(t *rapid.T) map[string]string {
 }
 
 func someAddress(t *rapid.T) string {
-	return rapid.SampledFrom([]string{"", "7", `"7"`, `"\u0037"`, `"a\nb"`, `"`, `"7`, "task-7", `""`, "-1.5"}).Draw(t, "address")
+	return rapid.SampledFrom([]string{"", "7", `"7"`, `"\u0037"`, `"a\nb"`, `"`, `"7`, "task-7", `""`, "-1.5", `"a"b"`, `"\u"`}).Draw(t, "address")
 }
 
 // lifeOf makes a tree with runs in all states, some of them forgotten.
@@ -106,7 +106,7 @@ func checkLists(t *rapid.T, tree *Tree, all []Info) {
 	match := func(i Info) bool {
 		return f.Match(&i) && tree.underLocked(tree.runs[i.ID], f.Under)
 	}
-	text := rapid.SampledFrom([]string{"7", "", "a\nb", `"`, `"7`, "task-7", "-1.5", "x"}).Draw(t, "text")
+	text := rapid.SampledFrom([]string{"7", "", "a\nb", `"`, `"7`, "task-7", "-1.5", "x", `a"b`, `"a"b"`, `"\u"`}).Draw(t, "text")
 	var want, asked []Info
 	for _, i := range all {
 		if match(i) {

@@ -93,8 +93,8 @@ func requestText(raw string) (string, bool) {
 	if len(raw) < 2 || raw[0] != '"' {
 		return raw, raw != ""
 	}
-	if raw[len(raw)-1] == '"' && !strings.Contains(raw, `\`) {
-		return raw[1 : len(raw)-1], true
+	if inner := raw[1 : len(raw)-1]; raw[len(raw)-1] == '"' && !strings.ContainsAny(inner, `"\`) {
+		return inner, true // nearly always: nothing to decode
 	}
 	var s string
 	if json.Unmarshal([]byte(raw), &s) != nil {
