@@ -16,8 +16,9 @@ import (
 // silent miss, and is refused.
 //
 // Such a call is a child of the named run alone. It is the session's all the
-// same: the session's Stop and its end stop it (stopOutside), and whoever asks
-// whether a session is busy must ask Outside as well as the tree.
+// same: the session's Stop and its end stop it (stopOutside), and it counts where
+// the session is asked what is in flight. A list of what the tree has below the
+// session's run does not show it.
 
 // errParent is what a caller reads whose call names a run that cannot be its
 // parent. Nobody learns from it whether the run exists.
@@ -115,25 +116,6 @@ func (s *Session) outsideLocked() map[*belay.Run]struct{} {
 
 // outside reports whether the call's run does not hang below the session's.
 func (c *call) outside() bool { return c.names != nil && c.names.above != nil }
-
-// Outside is how many runs of the session that are not over hang below other
-// runs than its own, because their caller said so. A list of what is under the
-// session's run does not have them.
-func (s *Session) Outside() int {
-	s.mu.Lock()
-	runs := s.outsideLocked()
-	s.mu.Unlock()
-	n := 0
-	for run := range runs {
-		if info := run.Info(); info.Over() {
-			continue
-		}
-		if _, err := s.tree.Run(run.ID()); err == nil { // not forgotten with force held back
-			n++
-		}
-	}
-	return n
-}
 
 // registerStopped makes a run of a call whose parent is stopped already: it hangs
 // there, and is stopped before it starts, as if it had come a moment earlier. An

@@ -66,8 +66,8 @@ func TestParentStopsCall(t *testing.T) {
 			if lines := r.gotWith(`"io.github.belayhq/parent":null`); len(lines) != 1 || !strings.Contains(lines[0], `"a":1`) {
 				t.Errorf("the server got %v", r.gotWith("tools/call"))
 			}
-			if n := r.s.Outside(); n != 1 {
-				t.Errorf("%d runs are outside", n)
+			if n := r.s.InFlight(); n != 1 {
+				t.Errorf("%d calls are in flight", n)
 			}
 			r.stopTree(turn.ID())
 			if m := r.expect("1"); m.Error == nil || m.Error.Code != belay.CodeCancelled || !strings.Contains(m.Raw, `"cause":"parent"`) {
@@ -77,8 +77,8 @@ func TestParentStopsCall(t *testing.T) {
 			if receipt := r.receipt(run); receipt.Cancellation.Origin != turn.ID() {
 				t.Errorf("the receipt is %+v", receipt)
 			}
-			if n := r.s.Outside(); n != 0 {
-				t.Errorf("%d runs are outside", n)
+			if n := r.s.InFlight(); n != 0 {
+				t.Errorf("%d calls are in flight", n)
 			}
 			r.works()
 		})

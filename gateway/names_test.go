@@ -28,7 +28,9 @@ func echoWith(id int, meta string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{},"_meta":%s}}`, id, meta)
 }
 
-func naming(c *Config) { c.NameRuns, c.Labels = true, map[string]string{"team": "a", "request_id": "ours"} }
+func naming(c *Config) {
+	c.NameRuns, c.Labels = true, map[string]string{"team": "a", "request_id": "ours"}
+}
 
 // TestLabels: the names by which a caller knows its call find its run; those of
 // the config go first, and what does not fit is left out.

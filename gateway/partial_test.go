@@ -117,6 +117,11 @@ func TestCallerGivesUpToo(t *testing.T) {
 	run := r.stop("7", "")
 	got(t, server, "notifications/cancelled")
 	r.cancel("7", "")
+	r.until("the cancel is read", func() bool {
+		r.s.mu.Lock()
+		defer r.s.mu.Unlock()
+		return r.s.calls["7"] == nil
+	})
 	say(t, server, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"partial"}]}}`, call.ID)
 	r.receipt(run)
 	time.Sleep(1050 * time.Millisecond)
