@@ -215,6 +215,10 @@ var Table = []Row{
 	},
 
 	{
+		"acceptance", 6, nil, nil,
+		"tests only: drives the built binary with clients and tools",
+	},
+	{
 		"bench", 6,
 		[]string{"internal/faketool", "internal/pinned", "internal/sdkfake"},
 		[]string{"github.com/modelcontextprotocol/go-sdk"},

@@ -1,0 +1,6 @@
+//go:build !race
+
+package acceptance
+
+// raceFlags build belay as the tests were built.
+var raceFlags []string
