@@ -64,6 +64,9 @@ func (t *Tree) underLocked(r *Run, id RunID) bool {
 			if r.spec.ParentID == id {
 				return true
 			}
+			if r.spec.ParentID.IsZero() {
+				return false
+			}
 			above = t.runs[r.spec.ParentID]
 		}
 		if above == nil {
