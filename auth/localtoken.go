@@ -26,10 +26,9 @@ var ErrTokenFile = fmt.Errorf("the file with the local token: %w", belay.ErrForb
 const envStateDir = "BELAY_STATE_DIR"
 
 // LocalTokenPath is where this user's token lies: $BELAY_TOKEN_FILE, else
-// "local-token" in $BELAY_STATE_DIR, else in
-// Belay's folder of the user's configuration directory, which
-// outlives a login, else in runtimeDir (package local's), for a user without a
-// home. It makes and checks nothing.
+// "local-token" in $BELAY_STATE_DIR, else in Belay's folder of the user's
+// configuration directory, which outlives a login, else in runtimeDir (package
+// local's), for a user without a home. It makes and checks nothing.
 func LocalTokenPath(getenv func(string) string, runtimeDir string) string {
 	return localTokenPath(runtime.GOOS, getenv, runtimeDir)
 }

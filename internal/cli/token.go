@@ -35,8 +35,8 @@ type tokenShowCmd struct {
 
 // Help implements kong.HelpProvider.
 func (*tokenShowCmd) Help() string {
-	return `The file is $` + auth.EnvTokenFile + ` if that is set, else local-token in Belay's folder of your configuration. To replace the
-token, remove the file and restart belay serve.
+	return `The file is $` + auth.EnvTokenFile + ` if that is set, else local-token in $BELAY_STATE_DIR, or in Belay's folder of your
+configuration. To replace the token, remove the file and restart belay serve.
 
 Examples:
 
