@@ -69,7 +69,8 @@ type Caller struct {
 	// that the caller knows: a backend made of several sets it for those.
 	Part bool
 
-	expires time.Time // of the identity that this request came with
+	expires  time.Time // of the identity that this request came with
+	unproven bool      // likewise
 }
 
 // Errors that a [Backend] returns and that get an answer of their own.

@@ -29,7 +29,7 @@ type Config struct {
 	// stripped, and the path is empty or "/".
 	Path string
 
-	// Identify finds out who sent a request; nil: everybody is "local". It is
+	// Identify finds out who sent a request; nil: everybody is "local", unproven. It is
 	// asked for every request, after the checks of Host and Origin and before the
 	// body is read, has to be cheap, and is called concurrently. An error is
 	// answered with 401, or as it says itself if it is a [Refuser].

@@ -12,6 +12,11 @@ import (
 type Identity struct {
 	Principal string    // the owner of what the request starts
 	Expires   time.Time // streams end then; zero: never
+
+	// Unproven says that the principal stands for whoever gets here, and nobody
+	// was asked to show anything: then one client's word about another's call does
+	// not count (MCP-G13).
+	Unproven bool
 }
 
 // Refuser is an error of [Config.Identify] that knows its own answer. Statuses
@@ -28,7 +33,7 @@ var errNobody = errors.New("the principal has no name")
 // identify fills in who sent the request.
 func (h *Handler) identify(w http.ResponseWriter, r *http.Request, who *Caller) *failure {
 	if h.cfg.Identify == nil {
-		who.Principal = local
+		who.Principal, who.unproven = local, true
 		return nil
 	}
 	id, err := h.cfg.Identify(r)
@@ -39,7 +44,7 @@ func (h *Handler) identify(w http.ResponseWriter, r *http.Request, who *Caller) 
 		h.cfg.Log.Debug("a request was refused: it is not known whose it is", "error", err, "remote", r.RemoteAddr)
 		return refusal(w.Header(), err)
 	}
-	who.Principal, who.expires = id.Principal, id.Expires
+	who.Principal, who.expires, who.unproven = id.Principal, id.Expires, id.Unproven
 	return nil
 }
 

@@ -325,3 +325,31 @@ func TestAboutIsFree(t *testing.T) {
 	}
 	_ = kept
 }
+
+// TestPostedCancelNeedsProof: a cancel that a modern caller posts counts only
+// where callers have shown who they are: ids of different clients meet there, and
+// can be guessed (MCP-G13).
+func TestPostedCancelNeedsProof(t *testing.T) {
+	for name, c := range map[string]struct {
+		identify func(*http.Request) (Identity, error)
+		counts   bool
+	}{
+		"nobody is asked": {nil, false},
+		"unproven":        {func(*http.Request) (Identity, error) { return Identity{Principal: "local", Unproven: true}, nil }, false},
+		"proven":          {func(*http.Request) (Identity, error) { return Identity{Principal: "local"}, nil }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := make(chan bool, 1)
+			f := &fake{handle: func(_ *fakeSession, a arrival) {
+				if a.Method == mcp.NoticeCancelled {
+					got <- a.ByExchange
+				}
+			}}
+			r := newRig(t, Config{Backend: f, Identify: c.identify})
+			a := r.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, "MCP-Protocol-Version: 2026-07-28", "Mcp-Method: notifications/cancelled")
+			if counts := <-got; a.status != 202 || counts != c.counts {
+				t.Errorf("%+v, counts %v", a, counts)
+			}
+		})
+	}
+}

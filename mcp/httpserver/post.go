@@ -75,7 +75,7 @@ func (h *Handler) serveCancel(w http.ResponseWriter, r *http.Request, who Caller
 	default:
 		// Ids can be guessed: without authentication nobody knows whose call it
 		// would be (MCP-G13).
-		be.Deliver(mcp.Arrival{Message: &in.m, ByExchange: modern && h.cfg.Identify != nil})
+		be.Deliver(mcp.Arrival{Message: &in.m, ByExchange: modern && !who.unproven})
 	}
 	w.WriteHeader(http.StatusAccepted)
 }
