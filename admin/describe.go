@@ -93,7 +93,7 @@ func byHand() []described {
 	doors := []described{{
 		method: http.MethodGet, path: "/openapi.json", id: "describe", tag: "description", summary: "This description",
 		note:    "It needs no credentials.",
-		answers: map[int]*huma.Response{200: {Description: "OpenAPI 3.1", Content: content("application/vnd.oai.openapi+json", object(nil, nil))}},
+		answers: map[int]*huma.Response{200: {Description: "OpenAPI 3.1", Content: content("application/openapi+json", object(nil, nil))}},
 	}, {
 		method: http.MethodGet, path: "/v1/events", id: "watch-events", tag: "events", summary: "Stream events of runs, receipts and approvals",
 		note: "Server-sent events: the type as event, the event's JSON as data, a number as id. Last-Event-ID goes on behind that event. An event lost says that some are missing.",
@@ -199,7 +199,10 @@ func complete(doc *huma.OpenAPI) {
 			}
 			for pair, other := range map[string]string{"202": "200", "200": "201"} {
 				if r, of := op.Responses[pair], op.Responses[other]; r != nil && of != nil && len(r.Content) == 0 && op.OperationID != "rpc" {
-					r.Content = of.Content
+					r.Content, r.Headers = of.Content, of.Headers
+					if pair == "202" {
+						of.Headers = nil // what they point at is only looked for later
+					}
 				}
 			}
 			for code, name := range map[string]string{"401": "WWW-Authenticate", "429": "Retry-After", "503": "Retry-After"} {

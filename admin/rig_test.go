@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/lease"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -52,6 +53,29 @@ var everybody = people{
 	"bob":     {"bob", []string{PermReadOwn, PermCancelOwn}},
 	"reader":  {"reader", []string{PermRead}},
 	"nothing": {"nothing", nil},
+	"rt":      {"rt", []string{PermRegister, PermReadOwn, PermCancelOwn}},
+	"rt2":     {"rt2", []string{PermRegister, PermReadOwn, PermCancelOwn}},
+	"boss":    {"boss", []string{PermApprove, PermRead, PermLatchSet}},
+}
+
+// insider is somebody who speaks from within runs.
+type insider struct {
+	person
+
+	in []string
+}
+
+func (i insider) Inside() []string { return i.in }
+
+// crowd is everybody and some insiders.
+type crowd map[string]insider
+
+func (c crowd) Principal(r *http.Request) (Principal, error) {
+	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if who, ok := c[token]; ok {
+		return who, nil
+	}
+	return everybody.Principal(r)
 }
 
 var ownerDoors = []string{PermSystemConfig, PermCancelOwn, PermReadOwn}
@@ -70,7 +94,9 @@ func newRig(t *testing.T, o Options) *rig {
 	if o.Control == nil {
 		o.Control = tree
 	}
-	o.Authorizer = everybody
+	if o.Authorizer == nil {
+		o.Authorizer = everybody
+	}
 	if o.Limiter == nil {
 		o.Limiter = NewRates(1e6, 1e6)
 	}
@@ -90,6 +116,23 @@ func newRig(t *testing.T, o Options) *rig {
 		_ = tree.Close(over) // what is left is not what the test is about
 	})
 	return &rig{t, tree, api, server.URL}
+}
+
+// newLeaseRig is a rig whose tree takes runs of other runtimes.
+func newLeaseRig(t *testing.T, o Options) *rig {
+	t.Helper()
+	tree := belay.NewTree(belay.Options{})
+	leases := lease.New(tree, lease.Options{})
+	t.Cleanup(func() {
+		over, end := context.WithCancel(context.Background())
+		end()
+		_ = tree.Close(over)
+		leases.Close()
+	})
+	o.Control, o.Leases, o.Approvals = tree, leases, tree
+	r := newRig(t, o)
+	r.tree = tree
+	return r
 }
 
 // call registers a call with this raw id.

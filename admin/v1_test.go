@@ -2,8 +2,6 @@ package admin
 
 import (
 	"encoding/json"
-	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -255,81 +253,5 @@ func TestLatch(t *testing.T) {
 	}
 	if got := into[LatchState](r, r.do("DELETE", "/v1/latch?reason=over", "op", ""), 200); got.Engaged || got.Reason != "over" || latch.Refuses() != nil {
 		t.Errorf("%+v", got)
-	}
-}
-
-// OpenAPI 3.1, from the code, and what is answered is what it says.
-func TestOpenAPI(t *testing.T) {
-	r := newRig(t, Options{Latch: &Switch{}})
-	var doc struct {
-		OpenAPI string
-		Paths   map[string]map[string]any
-	}
-	got := r.do("GET", "/openapi.json", "", "")
-	if err := json.Unmarshal([]byte(got.body), &doc); err != nil || !strings.HasPrefix(doc.OpenAPI, "3.1") {
-		t.Fatalf("%v in %.200s", err, got.body)
-	}
-	for _, path := range []string{
-		"/v1/runs", "/v1/runs/{id}", "/v1/runs/{id}/cancel", "/v1/cancel", "/v1/receipts", "/v1/receipts/{id}", "/v1/latch",
-		"/v1/events", "/orchestrate/cancel", "/orchestrate/status/{request_id}", "/cancellation/cancel", "/v1/cancellation/status/{request_id}",
-	} {
-		if doc.Paths[path] == nil {
-			t.Errorf("%s is not described", path)
-		}
-	}
-	run := r.call("ann", `"x"`, with(&stopper{}))
-	r.call("ann", `"y"`, func(s *belay.Spec) { s.Parent = run })
-	id := run.ID().String()
-	for _, tt := range []struct {
-		method, path, template, body string
-		status                       int
-	}{
-		{"GET", "/v1/runs", "/v1/runs", "", 200},
-		{"GET", "/v1/runs/" + id, "/v1/runs/{id}", "", 200},
-		{"POST", "/v1/runs/" + id + "/cancel", "/v1/runs/{id}/cancel", `{"dry_run":true}`, 200},
-		{"POST", "/v1/runs/" + id + "/cancel", "/v1/runs/{id}/cancel", `{"wait":0.01}`, 202},
-		{"POST", "/v1/cancel", "/v1/cancel", `{"ids":["` + id + `"],"force":true}`, 202},
-		{"GET", "/v1/runs/" + id, "/v1/runs/{id}", "", 200},
-		{"GET", "/v1/receipts", "/v1/receipts", "", 200},
-		{"GET", "/v1/receipts/" + id, "/v1/receipts/{id}", "", 200},
-		{"GET", "/v1/latch", "/v1/latch", "", 200},
-		{"POST", "/v1/latch", "/v1/latch", "", 202},
-		{"GET", "/v1/runs?limit=0", "/v1/runs", "", 422},
-		{"GET", "/v1/runs/x", "/v1/runs/{id}", "", 404},
-	} {
-		got := r.do(tt.method, tt.path, "op", tt.body)
-		if got.status != tt.status {
-			t.Errorf("%s %s: %d, want %d: %s", tt.method, tt.path, got.status, tt.status, got.body)
-			continue
-		}
-		validate(r, tt.method, tt.template, got)
-	}
-}
-
-// validate compares an answer with the description of it.
-func validate(r *rig, method, template string, got answer) {
-	r.Helper()
-	item := r.api.doc.Paths[template]
-	op := map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "DELETE": item.Delete}[method]
-	resp := op.Responses[fmt.Sprint(got.status)]
-	if resp == nil || len(resp.Content) == 0 {
-		if got.status != http.StatusAccepted {
-			r.Errorf("%s %s: %d is not described", method, template, got.status)
-			return
-		}
-		resp = op.Responses["200"] // the same body
-	}
-	kind := "application/json"
-	if got.status >= 400 {
-		kind = "application/problem+json"
-	}
-	var v any
-	if err := json.Unmarshal([]byte(got.body), &v); err != nil {
-		r.Fatal(err)
-	}
-	res := &huma.ValidateResult{}
-	huma.Validate(r.api.doc.Components.Schemas, resp.Content[kind].Schema, huma.NewPathBuffer(nil, 0), huma.ModeReadFromServer, v, res)
-	for _, err := range res.Errors {
-		r.Errorf("%s %s %d: %v", method, template, got.status, err)
 	}
 }
