@@ -16,7 +16,7 @@ func (t *Tree) Close(ctx context.Context) error {
 	_ = c.complete(time.Now()) // fails for unknown causes only
 	t.stopAll(&order{cause: &c}, func() []*Run {
 		t.closed = true
-		return t.selectLocked(want{}, func(r *Run) bool { return r.place == inFlight })
+		return t.selectLocked(want{}, 0, func(r *Run) bool { return r.place == inFlight })
 	})
 	err := t.drain(ctx)
 	t.abandon()
@@ -27,7 +27,7 @@ func (t *Tree) Close(ctx context.Context) error {
 // drain waits until no run is in flight, or ctx ends.
 func (t *Tree) drain(ctx context.Context) error {
 	t.mu.Lock()
-	left := t.selectLocked(want{}, func(r *Run) bool { return r.place == inFlight })
+	left := t.selectLocked(want{}, 0, func(r *Run) bool { return r.place == inFlight })
 	t.mu.Unlock()
 	for _, r := range left {
 		if _, err := r.Wait(ctx); err != nil {

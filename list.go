@@ -13,7 +13,7 @@ import (
 // a moment between call and return, and runs that are registered meanwhile are
 // not. On an error, the cause of ctx, the list is as far as it came.
 func (t *Tree) List(ctx context.Context, f Filter) ([]Info, error) {
-	l := lister{tree: t, want: f.want(), limit: f.Limit, match: t.matcher(&f)}
+	l := lister{tree: t, want: f.want(), under: f.Under, limit: f.Limit, match: t.matcher(&f)}
 	if len(f.IDs) > 0 {
 		return l.named(f.IDs), nil
 	}
@@ -27,7 +27,7 @@ func (t *Tree) List(ctx context.Context, f Filter) ([]Info, error) {
 // nanosecond each, and no one waits for the tree meanwhile; see List.
 func (t *Tree) ListBefore(ctx context.Context, f Filter, before RunID, limit int) ([]Info, error) {
 	match := t.matcher(&f)
-	l := lister{tree: t, want: f.want(), limit: limit, match: func(r *Run) bool {
+	l := lister{tree: t, want: f.want(), under: f.Under, limit: limit, match: func(r *Run) bool {
 		return (before.IsZero() || bytes.Compare(r.id[:], before[:]) < 0) && match(r)
 	}}
 	if len(f.IDs) == 0 {
@@ -107,6 +107,7 @@ const (
 type lister struct {
 	tree  *Tree
 	want  want
+	under RunID
 	match func(*Run) bool // under the lock
 	limit int             // 0: none
 	list  []Info
@@ -157,7 +158,7 @@ func (l *lister) oldestFirst(ctx context.Context) ([]Info, error) {
 	return l.rounds(ctx, func() bool {
 		s := &l.tree.shelves
 		if below == 0 {
-			below = l.tree.nr + 1
+			from, below = l.tree.eldestLocked(l.under), l.tree.nr+1
 		}
 		cost, found := 0, make([]*Run, 0, shelfSize)
 		for i := s.at(from); i < len(s.list); i++ {
@@ -178,24 +179,27 @@ func (l *lister) oldestFirst(ctx context.Context) ([]Info, error) {
 }
 
 func (l *lister) newestFirst(ctx context.Context, before RunID) ([]Info, error) {
-	below := newest
+	from, below := uint64(0), newest
 	return l.rounds(ctx, func() bool {
 		s := &l.tree.shelves
-		if below == newest && !before.IsZero() {
-			below = s.bound(before)
+		if below == newest {
+			from = l.tree.eldestLocked(l.under)
+			if !before.IsZero() {
+				below = s.bound(before)
+			}
 		}
 		cost, found := 0, make([]*Run, 0, shelfSize)
 		for i := s.at(below - 1); i >= 0 && i < len(s.list); i-- {
-			found = s.list[i].pick(l.want, 0, below, found[:0])
+			found = s.list[i].pick(l.want, from, below, found[:0])
 			for _, r := range slices.Backward(found) {
 				if l.takeLocked(r); l.full() {
 					return false
 				}
 			}
 			cost += len(s.list[i].signs)*lookSign + len(found)*lookRun
-			if cost >= lookMax {
-				below = s.list[i].first
-				return i > 0
+			below = s.list[i].first
+			if below <= from || cost >= lookMax {
+				return below > from && i > 0
 			}
 		}
 		return false
@@ -227,7 +231,7 @@ func (t *Tree) matchLocked(f *Filter) []*Run {
 	if len(f.IDs) > 0 {
 		found = t.lookupLocked(f.IDs, match)
 	} else {
-		found = t.selectLocked(f.want(), match)
+		found = t.selectLocked(f.want(), t.eldestLocked(f.Under), match)
 	}
 	if f.Limit > 0 && len(found) > f.Limit {
 		found = found[:f.Limit]
@@ -235,14 +239,23 @@ func (t *Tree) matchLocked(f *Filter) []*Run {
 	return found
 }
 
-// selectLocked returns the runs that the tree knows and match, oldest first.
-func (t *Tree) selectLocked(w want, match func(*Run) bool) []*Run {
+// selectLocked returns the runs from this number on that match, oldest first.
+func (t *Tree) selectLocked(w want, from uint64, match func(*Run) bool) []*Run {
 	var all []*Run
-	for _, s := range t.shelves.list {
-		from := len(all)
-		all = s.pick(w, 0, newest, all)
-		fit := slices.DeleteFunc(all[from:], func(r *Run) bool { return !match(r) })
-		all = all[:from+len(fit)]
+	for _, s := range t.shelves.list[min(t.shelves.at(from), len(t.shelves.list)):] {
+		n := len(all)
+		all = s.pick(w, from, newest, all)
+		fit := slices.DeleteFunc(all[n:], func(r *Run) bool { return !match(r) })
+		all = all[:n+len(fit)]
 	}
 	return all
+}
+
+// eldestLocked is the number of the run under which others are looked for: none
+// of those is older. 0 if nothing is known of it.
+func (t *Tree) eldestLocked(under RunID) uint64 {
+	if r := t.runs[under]; r != nil {
+		return r.nr
+	}
+	return 0
 }
