@@ -11,6 +11,7 @@ import (
 
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/admin"
+	"github.com/belayhq/belay/metrics"
 )
 
 // gate keeps calls out: while the latch is engaged, and where a cancel came
@@ -18,10 +19,22 @@ import (
 type gate struct{ s *Server }
 
 // Admit implements [gateway.Gate].
-func (g gate) Admit(string) error { return g.s.latch.Refuses() }
+func (g gate) Admit(string) error {
+	err := g.s.latch.Refuses()
+	if err != nil {
+		g.s.metrics.Refused(metrics.SurfaceMCP, metrics.Latched)
+	}
+	return err
+}
 
 // Early implements [gateway.Gate].
-func (g gate) Early(owner, id string) (belay.Cancellation, bool) { return g.s.early.Take(owner, id) }
+func (g gate) Early(owner, id string) (belay.Cancellation, bool) {
+	c, ok := g.s.early.Take(owner, id)
+	if ok {
+		g.s.metrics.TombstoneHit(metrics.DoorREST)
+	}
+	return c, ok
+}
 
 // maxLatchFile is more than any latch file has.
 const maxLatchFile = 16 << 10

@@ -61,6 +61,7 @@ func (s *Server) identify(r *http.Request) (httpserver.Identity, error) {
 		err = p.Need(auth.ToolsCall)
 	}
 	if err != nil {
+		s.countRefusal(err)
 		return httpserver.Identity{}, refusal{err}
 	}
 	return httpserver.Identity{Principal: p.Name, Expires: p.Expires}, nil

@@ -13,6 +13,7 @@ import (
 	"github.com/belayhq/belay/auth"
 	"github.com/belayhq/belay/lease"
 	"github.com/belayhq/belay/ledger"
+	"github.com/belayhq/belay/metrics"
 	"github.com/belayhq/belay/serve"
 )
 
@@ -45,6 +46,8 @@ type Options struct {
 
 	// Leases are runs that other runtimes register; nil: they cannot.
 	Leases *lease.Options
+
+	Metrics *MetricsOptions // nil: there is no /metrics
 }
 
 // LedgerOptions say where ended runs and receipts are kept.
@@ -69,7 +72,8 @@ type Server struct {
 	leases  *lease.Registry // nil: none
 	latch   admin.Switch
 	early   *admin.Tombstones
-	problem error // why there is no ledger, although there was to be one
+	metrics *metrics.Metrics // nil counts nothing
+	problem error            // why there is no ledger, although there was to be one
 }
 
 // Open makes a server that serves nothing yet: apply definitions to its Hub.
@@ -95,6 +99,9 @@ func Open(o Options) (_ *Server, err error) {
 		return nil, err
 	}
 	s.hub = serve.New(s.hubOptions())
+	if err := s.openMetrics(); err != nil {
+		return nil, err
+	}
 	if err := s.openAPI(); err != nil {
 		return nil, err
 	}
@@ -109,6 +116,7 @@ func (s *Server) hubOptions() serve.Options {
 	o.Gate = gate{s}
 	o.PassCancels = s.o.NoCancellation
 	o.NameRuns, o.Trace = true, true
+	o.Ready = s.ready
 	return o
 }
 
@@ -134,11 +142,14 @@ func (s *Server) openAPI() (err error) {
 	if s.api, err = admin.New(o); err != nil {
 		return err
 	}
+	v1, family := s.surfaces(s.api)
+	for _, pattern := range []string{"/v1/", "/openapi.json"} {
+		s.hub.Handle(pattern, v1)
+	}
 	for _, pattern := range []string{
-		"/orchestrate/", "/cancellation/", "/v1/", "/openapi.json",
-		"/protocol/notifications", "/notifications", "/rpc",
+		"/orchestrate/", "/cancellation/", "/v1/cancellation/", "/protocol/notifications", "/notifications", "/rpc",
 	} {
-		s.hub.Handle(pattern, s.api)
+		s.hub.Handle(pattern, family)
 	}
 	return nil
 }
@@ -161,6 +172,9 @@ func (s *Server) Close(ctx context.Context) error {
 func (s *Server) release(ctx context.Context) error {
 	if s.leases != nil {
 		s.leases.Close()
+	}
+	if s.metrics != nil {
+		s.metrics.Close()
 	}
 	if a := s.who.Load(); a != nil {
 		a.Close()

@@ -220,3 +220,33 @@ func newToken(t *testing.T) string {
 	text, _ := auth.NewToken()
 	return text
 }
+
+// TestMetrics: the page is for who may read all runs, and counts what happened.
+func TestMetrics(t *testing.T) {
+	r := start(t, t.TempDir(), nil)
+	if status, _ := r.ask(http.MethodGet, "/metrics", "", ""); status != http.StatusUnauthorized {
+		t.Errorf("without a token: %d", status)
+	}
+	answer := make(chan string, 1)
+	go func() { _, text := r.call("1", ""); answer <- text }()
+	r.running(1)
+	if status, text := r.ask(http.MethodPost, "/orchestrate/cancel", r.token(), `{"requestId":"1","wait":10}`); status != http.StatusOK {
+		t.Fatal(status, text)
+	}
+	<-answer
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		_, text := r.ask(http.MethodGet, "/metrics", r.token(), "")
+		if strings.Contains(text, `belay_runs_ended_total{kind="call",outcome="cancelled"`) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("nothing was counted:\n%s", text)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	open := start(t, t.TempDir(), func(o *Options) { o.Metrics.Public = true })
+	if status, _ := open.ask(http.MethodGet, "/metrics", "", ""); status != http.StatusOK {
+		t.Errorf("public, without a token: %d", status)
+	}
+}

@@ -20,6 +20,7 @@ import (
 	"github.com/belayhq/belay/auth"
 	"github.com/belayhq/belay/internal/builtin"
 	"github.com/belayhq/belay/internal/config"
+	"github.com/belayhq/belay/lease"
 	"github.com/belayhq/belay/serve"
 )
 
@@ -64,6 +65,7 @@ func start(t *testing.T, dir string, change func(*Options)) *rig {
 			Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		},
 		TokenFile: filepath.Join(dir, "token"), LatchFile: filepath.Join(dir, "latch.json"),
+		Metrics: &MetricsOptions{}, Leases: &lease.Options{},
 		Ledger: &LedgerOptions{Path: filepath.Join(dir, "ledger.db"), Required: true},
 	}
 	if change != nil {

@@ -70,7 +70,10 @@ func (p *servePlan) node(env *Env, h *host, c *config.Config) node.Options {
 		NoOrchestrate: !c.Orchestrate.Enabled, NoCancellation: !c.Cancellation.Enabled,
 	}
 	if hooks := c.Leases.Webhooks; c.Leases.Enabled {
-		o.Leases = &lease.Options{Hooks: lease.Hooks{Private: hooks == "private", Plain: hooks == "private"}}
+		o.Leases = &lease.Options{Hooks: lease.Hooks{Private: hooks == "private", Plain: hooks == "private", NoLoopback: hooks == "public"}}
+	}
+	if c.Metrics.Enabled {
+		o.Metrics = &node.MetricsOptions{Public: c.Metrics.Public}
 	}
 	if o.LatchFile == "" {
 		o.LatchFile = config.LatchPath(env.Getenv)
