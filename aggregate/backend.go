@@ -33,6 +33,12 @@ type Config struct {
 	Version string       // likewise; default dev
 	Log     *slog.Logger // nil: nothing
 
+	// PassCancels says that nobody here acts on a cancel of the caller (ORC-64):
+	// those of calls go to the member that has them, which passes them on; those of
+	// what is answered here, lists for example, change nothing. A modern caller's
+	// closed exchange goes the same way.
+	PassCancels bool
+
 	// ListWait is how long a member may take for its part of a list; 0: 10 s.
 	ListWait time.Duration
 	// OpenWait is how long initialize waits for members; those that are not there

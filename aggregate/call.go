@@ -30,7 +30,9 @@ type call struct {
 	on     httpserver.Session // the member's session that it was, or is being, given to
 	theirs uint64             // its exchange there
 	gone   *belay.Cancellation
-	done   bool // answered or dropped
+	handed bool   // the member has got it
+	behind []byte // with PassCancels: the cancel, which goes to the member behind the call
+	done   bool   // answered or dropped
 }
 
 var _ mcp.Outlet = (*call)(nil)
@@ -168,8 +170,12 @@ func (c *call) hand(name string, on httpserver.Session, a mcp.Arrival) {
 	// The caller may have gone while its call was on the way, too early for the
 	// member to know it.
 	c.s.mu.Lock()
-	gone := c.gone
+	gone, behind := c.gone, c.behind
+	c.handed, c.behind = true, nil
 	c.s.mu.Unlock()
+	if behind != nil {
+		deliver(on, behind)
+	}
 	if gone != nil {
 		on.Abandon(c.theirs, *gone)
 	}

@@ -1,6 +1,7 @@
 package aggregate
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -246,8 +247,10 @@ func (s *session) cancelled(a *mcp.Arrival) {
 	var on httpserver.Session
 	_, seen := s.seen.get(key)
 	switch {
-	case c == nil && !seen && !s.closing:
+	case c == nil && !seen && !s.closing && !s.b.cfg.PassCancels:
 		s.stones.Put(key, cancel.Reason)
+	case c != nil && s.b.cfg.PassCancels && !c.handed:
+		c.behind = bytes.Clone(a.Frame)
 	case c != nil:
 		on = c.on
 	}
@@ -259,6 +262,8 @@ func (s *session) cancelled(a *mcp.Arrival) {
 		s.log.Warn("a cancel of a handshake was ignored", "method", c.method)
 	case on != nil:
 		on.Deliver(mcp.Arrival{Message: a.Message})
+	case s.b.cfg.PassCancels:
+		s.log.Debug("a cancel is passed on when a server has the call", "id", cancel.Request)
 	default:
 		c.abandon(s.byCaller(cancel.Reason))
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/jsonrpc"
@@ -339,3 +340,57 @@ func TestManyStops(t *testing.T) {
 }
 
 var _ httpserver.Session = (*fakeSession)(nil)
+
+// TestPassesCancels: with PassCancels a cancel goes to the server that has the
+// call, behind it, and is nobody's business here: the call is answered as the
+// server answers it, lists go on, and a cancel of nothing stops no later call
+// (ORC-64).
+func TestPassesCancels(t *testing.T) {
+	a, b := &fake{name: "a", caps: allCaps}, &fake{name: "b", caps: allCaps}
+	r := newRig(t, false, Config{PassCancels: true}, a, b)
+	r.hello()
+	r.notify(mcp.NoticeCancelled, `{"requestId":7}`) // too early
+	call := r.ask("7", mcp.MethodCallTool, `{"name":"a__x"}`)
+	a.find(t, mcp.MethodCallTool)
+	list := r.ask("8", mcp.MethodListTools, "")
+	la, lb := a.find(t, mcp.MethodListTools), b.find(t, mcp.MethodListTools)
+	r.notify(mcp.NoticeCancelled, `{"requestId":8}`)
+	la.answer(`{"tools":[{"name":"x"}]}`)
+	lb.answer(`{"tools":[]}`)
+	if got := names(t, r.result(list), "tools", "name"); len(got) != 1 {
+		t.Errorf("the list is %v", got)
+	}
+	if n := len(a.last().got(mcp.NoticeCancelled)) + len(b.last().got(mcp.NoticeCancelled)); n != 0 {
+		t.Errorf("servers were told %d times of what is not theirs", n)
+	}
+	r.notify(mcp.NoticeCancelled, `{"requestId":7,"reason":"enough"}`)
+	r.dropped(call) // as the fake does on its own when it is told
+	if n, m := len(a.last().got("enough")), len(b.last().got("enough")); n != 1 || m != 0 {
+		t.Errorf("the servers were told %d and %d times", n, m)
+	}
+}
+
+// TestPassesCancelsBehind: one that comes while its call's server has still to be
+// reached gets there behind the call.
+func TestPassesCancelsBehind(t *testing.T) {
+	a := &fake{name: "a", caps: allCaps}
+	late := &fake{name: "late", caps: allCaps, hang: true}
+	r := newRig(t, false, Config{PassCancels: true, OpenWait: 50 * time.Millisecond}, a, late)
+	r.hello()
+	call := r.ask("7", mcp.MethodCallTool, `{"name":"late__x"}`)
+	r.notify(mcp.NoticeCancelled, `{"requestId":7,"reason":"enough"}`)
+	if got := late.last().got("tools/call"); len(got) != 0 {
+		t.Fatalf("it was reached: %v", got)
+	}
+	late.find(t, mcp.MethodInitialize).answer(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"late","version":"1"}}`)
+	r.dropped(call)
+	var order []string
+	for _, f := range late.last().got(`"method"`) {
+		if strings.Contains(f, "tools/call") || strings.Contains(f, "enough") {
+			order = append(order, f)
+		}
+	}
+	if len(order) != 2 || !strings.Contains(order[0], "tools/call") {
+		t.Errorf("it got %v", order)
+	}
+}

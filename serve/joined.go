@@ -20,7 +20,7 @@ const JoinedPath = "/mcp"
 
 func newJoined(o *Options, members func() []aggregate.Member) *joined {
 	log := o.Log.With("server", JoinedPath)
-	b := aggregate.New(aggregate.Config{Members: members, Version: o.Version, Log: log})
+	b := aggregate.New(aggregate.Config{Members: members, Version: o.Version, PassCancels: o.PassCancels, Log: log})
 	return &joined{b, httpserver.New(httpserver.Config{
 		Backend: b, Path: JoinedPath, Identify: o.Identify,
 		AllowedHosts: o.AllowedHosts, AllowedOrigins: o.AllowedOrigins, Log: log,
