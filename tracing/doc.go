@@ -29,7 +29,8 @@
 //     no room, and those that were refused or tried for too long, are dropped
 //     and counted ([Stats]), and the log says so, once a minute at most.
 //   - A tracer that is too slow for the runs loses events; they are counted as
-//     missed. Their spans are lost; no span is wrong for it.
+//     missed when the next event shows the gap. Their spans are lost; no span is
+//     wrong for it.
 //   - Privacy: no arguments, no results, no reasons, no texts of steps or errors,
 //     no labels, no owners and nobody's name are sent. Names of tools and
 //     servers, ids of runs and requests, times, and words from closed sets are.
