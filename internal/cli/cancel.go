@@ -70,8 +70,10 @@ func (c *cancelCmd) Run(env *Env) error {
 	switch {
 	case ctx.Err() != nil:
 		return exitWith(ExitStopped)
-	case err != nil || done:
+	case err != nil:
 		return err
+	case done:
+		return exitWith(ExitUnconfirmed) // nothing has stopped yet
 	}
 	view := newCancelView(env, c.JSON, known)
 	results, err := at.Stop(ctx, req, view.update)

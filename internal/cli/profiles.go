@@ -12,6 +12,7 @@ import (
 	"runtime"
 
 	"github.com/belayhq/belay/auth"
+	"github.com/belayhq/belay/internal/config"
 	"github.com/belayhq/belay/local"
 )
 
@@ -38,12 +39,12 @@ type profiles struct {
 
 const maxProfiles = 1 << 20 // bytes of the file
 
-// profilesPath is the file in Belay's folder of the user's configuration: the
-// one in which the local token lies.
+// profilesPath is the file in Belay's folder of the user's configuration, where
+// the local token lies too unless it was put elsewhere.
 func (e *Env) profilesPath() string {
 	getenv := func(name string) string {
-		if name == auth.EnvTokenFile {
-			return "" // the token's own place is not ours
+		if name == auth.EnvTokenFile || name == config.EnvStateDir {
+			return "" // places of what servers keep; this is the user's own setting
 		}
 		return e.Getenv(name)
 	}
