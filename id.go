@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// RunID names a run: 128 bits, minted by Belay, never by a caller. The first
-// 48 bits are milliseconds since 1970, so that ids sort by time; the last 64
-// are random, so that nobody guesses one. The 16 between are random too, or,
-// for the runs of a [Tree], count those of one millisecond, so that its ids
-// rise in the order of registration. The zero RunID means "none".
+// RunID names a run: 128 bits, minted by Belay, never by a caller (ORC-67). The
+// first 48 are milliseconds since 1970, so that ids sort by time; the other 80 are
+// random, so that nobody guesses one. Those of one [Tree] rise in the order of
+// registration: of two in one millisecond the second may go on from the first in
+// its upper 16 of these bits. The zero RunID means "none".
 type RunID [16]byte
 
 // StopID names one act of stopping: one press of one button. A cancellation
@@ -51,9 +51,15 @@ func mint(now time.Time) (id [16]byte) {
 
 // follow makes the id greater than every one whose first half is at most head,
 // even when the clock was set back, and returns the first half of the new one.
+// An id that is greater already stays as it was drawn; another one goes on from
+// head by a random step, so that its neighbours tell nobody how far it is.
 func (id *RunID) follow(head uint64) uint64 {
-	ms := binary.BigEndian.Uint64(id[:8]) &^ 0xffff
-	head = max(ms, head+1) // more than 65,536 in a millisecond run ahead of the clock
+	own := binary.BigEndian.Uint64(id[:8])
+	if own > head {
+		return own
+	}
+	const steps = 8 // thousands of ids fit into a millisecond; more run ahead of the clock
+	head += 1 + own%steps
 	binary.BigEndian.PutUint64(id[:8], head)
 	return head
 }
