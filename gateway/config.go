@@ -128,14 +128,19 @@ type Config struct {
 	// passcancels.go for what that means exactly.
 	PassCancels bool
 
-	// NameRuns gives every call the names by which its caller knows it, as labels
-	// of its run (see labels.go), and the caller the id of the run, in the
-	// _meta of the result under io.github.belayhq/run.
+	// NameRuns has callers and Belay name runs to each other: a call's run gets the
+	// names by which its caller knows it, as labels (names.go); the caller may name
+	// the run below which it hangs, in _meta under io.github.belayhq/parent
+	// (below.go); and it gets the id of the run, in the _meta of the result of what
+	// does work or became a task, under io.github.belayhq/run. Without it nothing of
+	// _meta is read or added, and only a parent in [mcp.Arrival] counts.
 	NameRuns bool
 
 	// Trace takes part in W3C trace context: a call goes to the server as a span of
 	// its own, whose id is the last 8 bytes of its run's, in _meta.traceparent and,
-	// over HTTP, in the header; the run has the label trace_id. See trace.go.
+	// over HTTP, in the header; the run has the label trace_id, and parent_span_id
+	// where its caller gave one. Names in _meta are read as with NameRuns. See
+	// trace.go.
 	Trace bool
 
 	// Idle, if set, is called once each time that nothing has passed for 5 s: the

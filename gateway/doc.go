@@ -42,9 +42,20 @@
 // to the principal who got it (taskregistry.go). A call whose server asks for
 // input goes on with the retry, as the same run (rounds.go).
 //
+// # What is decided before a call starts
+//
+// In this order: a call about another principal's task, or below a run that is not
+// the caller's own and in flight, is refused; then the [Gate] may refuse it; then a
+// Stop that came before it stops it, and so does one that has stopped the run above
+// it: it is registered, has a receipt, and never reaches the server (gate.go,
+// below.go). What callers call their calls becomes labels (names.go, trace.go).
+//
 // # Guarantees
 //
 //   - A caller gets at most one answer for an id, and after its own cancel none.
+//   - What was stopped before it started never reaches the server, and whoever
+//     stopped it has a receipt.
+//   - A call that hangs below another run than the session's is stopped with either.
 //   - Force never ends a process on which another call is in flight; it waits,
 //     and says for whom.
 //   - A task that works counts as such a call; nobody else's request about a

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"slices"
+
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/jsonrpc"
 	"github.com/belayhq/belay/mcp"
@@ -85,7 +87,7 @@ func (c *call) spanHeaders(params []mcp.HeaderParam) []mcp.HeaderParam {
 	if !c.traced() {
 		return params
 	}
-	params = append(params[:len(params):len(params)], mcp.HeaderParam{Name: "Traceparent", Value: c.names.trace.Traceparent(c.run.ID())})
+	params = append(slices.Clip(params), mcp.HeaderParam{Name: "Traceparent", Value: c.names.trace.Traceparent(c.run.ID())})
 	if c.names.state != "" {
 		params = append(params, mcp.HeaderParam{Name: "Tracestate", Value: c.names.state})
 	}

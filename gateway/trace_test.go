@@ -110,14 +110,14 @@ func TestTraceOverHTTP(t *testing.T) {
 			var mu sync.Mutex
 			var seen []http.Header
 			handler := func(o sdkfake.Options) http.Handler {
-				real := sdkfake.Handler(o)
+				server := sdkfake.Handler(o)
 				return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 					if req.Header.Get("Traceparent") != "" {
 						mu.Lock()
 						seen = append(seen, req.Header.Clone())
 						mu.Unlock()
 					}
-					real.ServeHTTP(w, req)
+					server.ServeHTTP(w, req)
 				})
 			}
 			r := remoteBy(t, handler, sdkfake.Options{Stateless: modern}, linkOptions{cfg: tracing})

@@ -110,8 +110,14 @@ func TestNameRun(t *testing.T) {
 		{`{"\u005fmeta":{"b":2}}`, `{"\u005fmeta":{` + name + `,"b":2}}`},
 		{`{"_meta":{"io.github.belayhq/run":"run_x"}}`, `{"_meta":{"io.github.belayhq/run":"` + run.String() + `"}}`},
 		{`{"_meta":{"io.github.belayhq/run":null,"b":2}}`, `{"_meta":{"io.github.belayhq/run":"` + run.String() + `","b":2}}`},
-		{`{"_meta":null}`, ``}, {`{"_meta":[1]}`, ``}, {`{"_meta":"x"}`, ``}, {`{"_meta":{},"_meta":{}}`, ``},
-		{`{"_meta":{"io.github.belayhq/run":1,"io.github.belayhq/run":2}}`, ``}, {`null`, ``}, {`[]`, ``}, {`7`, ``},
+		{`{"_meta":null}`, ``},
+		{`{"_meta":[1]}`, ``},
+		{`{"_meta":"x"}`, ``},
+		{`{"_meta":{},"_meta":{}}`, ``},
+		{`{"_meta":{"io.github.belayhq/run":1,"io.github.belayhq/run":2}}`, ``},
+		{`null`, ``},
+		{`[]`, ``},
+		{`7`, ``},
 	} {
 		want := c[1]
 		if want == "" {
