@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/belayhq/belay"
 )
@@ -76,6 +77,18 @@ func insideOf(p Principal) []string {
 		return i.Inside()
 	}
 	return nil
+}
+
+// Expirer is what a [Principal] may implement besides: its credentials end then,
+// and with them its event streams. Zero: never.
+type Expirer interface{ Expires() time.Time }
+
+// expiryOf is when p's credentials end; zero: never.
+func expiryOf(p Principal) time.Time {
+	if e, ok := p.(Expirer); ok {
+		return e.Expires()
+	}
+	return time.Time{}
 }
 
 // nameOf is who did it, as receipts and logs say it: for an insider with the run
@@ -194,6 +207,12 @@ func orchestrateReach(p Principal, permissions []string, v verb) reach {
 // verb is one of the two things that can be done to a run, with the
 // permissions that allow it.
 type verb struct{ all, own string }
+
+// What opens the operations that read and those that stop.
+var (
+	reading    = []string{PermRead, PermReadOwn}
+	cancelling = []string{PermCancel, PermCancelOwn}
+)
 
 var (
 	toRead   = verb{PermRead, PermReadOwn}

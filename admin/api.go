@@ -77,6 +77,7 @@ type API struct {
 	begun   *memory // of registrations
 	feed    *feed
 	streams streams
+	opens   map[string][]string // permissions that open an operation of /v1, by its pattern
 	v1      http.Handler
 	doc     *huma.OpenAPI // what /openapi.json shows
 
@@ -112,7 +113,7 @@ func New(o Options) (*API, error) {
 		o.Version = "dev"
 	}
 	o.Permissions = checkPermissions(o.Permissions)
-	a := &API{o: o, memory: newMemory(), begun: newMemory(), patience: bodyPatience}
+	a := &API{o: o, memory: newMemory(), begun: newMemory(), opens: make(map[string][]string), patience: bodyPatience}
 	a.feed = newFeed(o.Control)
 	a.v1 = a.newV1()
 	return a, nil

@@ -17,8 +17,15 @@ var (
 	withBody = []int{408, 413, 415}
 )
 
-// operation adds an operation with the errors that all have.
-func operation[I, O any](api huma.API, op huma.Operation, f func(context.Context, *I) (*O, error)) {
+// operation adds an operation that any of the permissions opens, with the errors
+// that all have; none: everybody who is known may. The permissions are asked for
+// before the body is read, and by the operation itself, which knows how far they
+// reach.
+func operation[I, O any](a *API, api huma.API, permissions []string, op huma.Operation, f func(context.Context, *I) (*O, error)) {
+	a.opens[op.Method+" "+op.Path] = permissions
+	if len(permissions) > 0 {
+		op.Description = strings.TrimSpace(op.Description + "\n\nPermission: " + strings.Join(permissions, " or ") + ".")
+	}
 	op.Errors = append(slices.Clone(op.Errors), common...)
 	if op.Method != http.MethodGet {
 		op.Errors = append(op.Errors, withBody...)

@@ -170,12 +170,35 @@ func TestBounds(t *testing.T) {
 	if len(rates.buckets) > maxPrincipals || len(marks.marks) > maxPrincipals {
 		t.Errorf("%d buckets, %d owners of marks", len(rates.buckets), len(marks.marks))
 	}
+}
+
+// ORC-37: keys are bounded for each principal and in total; nobody who sends many
+// makes another forget one.
+func TestKeysAreBounded(t *testing.T) {
 	m := newMemory()
-	for i := range maxKeys + 100 {
-		_, unlock := m.of("p", time.Duration(i).String())
+	keep := func(principal string, i int) {
+		_, unlock := m.first(principal, time.Duration(i).String())
 		unlock()
 	}
-	if m.order.Len() > maxKeys || len(m.known) > maxKeys {
-		t.Errorf("%d keys", m.order.Len())
+	keep("quiet", 0)
+	for i := range maxKeysOf + 100 {
+		keep("loud", i)
+	}
+	if n := m.of["loud"].Len(); n != maxKeysOf || len(m.known) != maxKeysOf+1 {
+		t.Errorf("%d keys of one, %d in all", n, len(m.known))
+	}
+	for i := range maxKeys + 100 {
+		keep("crowd"+time.Duration(i/maxKeysOf).String(), i)
+	}
+	if len(m.known) > maxKeys {
+		t.Errorf("%d keys", len(m.known))
+	}
+	if m.known[memoryKey{"quiet", "0s"}] == nil {
+		t.Error("the key of somebody quiet was forgotten")
+	}
+	now := time.Now().Add(keepKeys)
+	m.find(memoryKey{"quiet", "new"}, now)
+	if m.known[memoryKey{"quiet", "0s"}] != nil {
+		t.Error("an old key is kept")
 	}
 }

@@ -301,8 +301,8 @@ func TestOpenAPIRefusals(t *testing.T) {
 			continue
 		}
 		path = strings.NewReplacer("{id}", "x", "{name}", "x").Replace(path)
-		limited.do(method, path, "op", "")
-		got := limited.do(method, path, "op", "")
+		limited.do(method, path, "root", "")
+		got := limited.do(method, path, "root", "")
 		if got.status != 429 {
 			t.Errorf("%s: %d, want 429", operation, got.status)
 		}
@@ -315,7 +315,7 @@ func TestOpenAPIRefusals(t *testing.T) {
 			if want == 413 {
 				body = strings.Repeat(" ", maxBody+1)
 			}
-			got := r.do(method, path, "op", body, headers...)
+			got := r.do(method, path, "root", body, headers...)
 			if got.status != want {
 				t.Errorf("%s: %d, want %d", operation, got.status, want)
 			}

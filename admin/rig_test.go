@@ -55,6 +55,7 @@ var everybody = people{
 	"nothing": {"nothing", nil},
 	"rt":      {"rt", []string{PermRegister, PermReadOwn, PermCancelOwn}},
 	"rt2":     {"rt2", []string{PermRegister, PermReadOwn, PermCancelOwn}},
+	"root":    {"root", permissions},
 	"boss":    {"boss", []string{PermApprove, PermRead, PermLatchSet}},
 }
 

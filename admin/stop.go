@@ -101,7 +101,7 @@ func (a *API) name(ctx context.Context, by asker, o *cancelOrder, c belay.Cancel
 	if o.key == "" {
 		return a.firstName(ctx, by, o, c)
 	}
-	entry, unlock := a.memory.of(by.who.Name(), o.key)
+	entry, unlock := a.memory.first(by.who.Name(), o.key)
 	defer unlock()
 	switch {
 	case !entry.done:

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -18,6 +19,8 @@ const (
 	streamBeat    = 15 * time.Second
 	streamPatient = 30 * time.Second // for one write
 )
+
+var errExpired = errors.New("the credentials of the stream have expired")
 
 // streams counts the streams that are open.
 type streams struct {
@@ -53,7 +56,8 @@ func (s *streams) closed(who string) {
 // event's type as event, its JSON as data, a number as id. With Last-Event-ID
 // it goes on behind that; what cannot be had any more is said by an event
 // "lost", after which a client lists the runs again. A client that does not read
-// loses its stream after [streamPatient], and nobody else anything.
+// loses its stream after [streamPatient], and nobody else anything. A stream ends
+// with the credentials that opened it.
 func (a *API) serveEvents(w http.ResponseWriter, r *http.Request, p Principal, within reach, f belay.Filter) {
 	if !a.streams.open(p.Name()) {
 		w.Header().Set("Retry-After", "5")
@@ -61,7 +65,13 @@ func (a *API) serveEvents(w http.ResponseWriter, r *http.Request, p Principal, w
 		return
 	}
 	defer a.streams.closed(p.Name())
-	s := stream{api: a, who: p.Name(), w: w, out: http.NewResponseController(w), feed: a.feed, within: within, filter: f, pos: a.feed.now(), ctx: r.Context()}
+	ctx := r.Context()
+	if until := expiryOf(p); !until.IsZero() {
+		limited, end := context.WithDeadlineCause(ctx, until, errExpired)
+		defer end()
+		ctx = limited
+	}
+	s := stream{api: a, who: p.Name(), w: w, out: http.NewResponseController(w), feed: a.feed, within: within, filter: f, pos: a.feed.now(), ctx: ctx}
 	resumed := true
 	if id := r.Header.Get("Last-Event-ID"); id != "" {
 		s.pos, resumed = a.feed.after(id)

@@ -172,3 +172,28 @@ func TestStreamsEnd(t *testing.T) {
 	}
 	s.close()
 }
+
+// passing is a principal whose credentials end.
+type passing struct {
+	person
+
+	until time.Time
+}
+
+func (p passing) Expires() time.Time { return p.until }
+
+type passingBy time.Time
+
+func (b passingBy) Principal(*http.Request) (Principal, error) {
+	return passing{everybody["op"], time.Time(b)}, nil
+}
+
+// A stream ends with the credentials that opened it.
+func TestStreamExpires(t *testing.T) {
+	r := newRig(t, Options{Authorizer: passingBy(time.Now().Add(100 * time.Millisecond))})
+	s := r.events("op", "", "")
+	defer s.close()
+	if e, ok := s.next(); ok {
+		t.Errorf("%+v", e)
+	}
+}

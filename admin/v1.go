@@ -44,8 +44,8 @@ func (a *API) newV1() http.Handler {
 }
 
 // guard checks a request in the order of ORC-32 before huma reads any of it:
-// route and method, who asks, how often. What a principal may is checked by
-// each operation, before its look-up.
+// route and method, who asks, may they, how often, media type, size. How far a
+// principal's permissions reach is checked by each operation, before its look-up.
 func (a *API) guard(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
@@ -55,7 +55,8 @@ func (a *API) guard(mux *http.ServeMux) http.Handler {
 			return
 		}
 		events := r.URL.Path == "/v1/events" && r.Method == http.MethodGet
-		if h, pattern := mux.Handler(r); pattern == "" && !events {
+		h, pattern := mux.Handler(r)
+		if pattern == "" && !events {
 			noRoute(w, r, h)
 			return
 		}
@@ -64,6 +65,10 @@ func (a *API) guard(mux *http.ServeMux) http.Handler {
 			status, detail := denial(r, err)
 			challenge(w, status)
 			problem(w, status, detail)
+			return
+		}
+		if needed := a.opens[pattern]; !opened(p, needed) {
+			problem(w, http.StatusForbidden, "this needs the permission "+strings.Join(needed, " or "))
 			return
 		}
 		if limiter := a.limiterFor(r); limiter != nil {
@@ -91,6 +96,14 @@ func (a *API) guard(mux *http.ServeMux) http.Handler {
 		ctx := context.WithValue(r.Context(), guestKey{}, &guest{p, r.RemoteAddr})
 		mux.ServeHTTP(w, r.WithContext(ctx))
 	})
+}
+
+// opened reports whether p may come in by a door that these permissions open.
+// Whoever speaks from inside a run comes in to where runs are stopped, and is
+// told there which.
+func opened(p Principal, permissions []string) bool {
+	return len(permissions) == 0 || slices.ContainsFunc(permissions, p.May) ||
+		slices.Equal(permissions, cancelling) && len(insideOf(p)) > 0
 }
 
 // limiterFor is what bounds a request of /v1; nil: nothing does. Reading is

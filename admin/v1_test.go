@@ -255,3 +255,34 @@ func TestLatch(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// The order of ORC-32 holds for /v1, too: who asks, may they, how often, media
+// type, size, body, look-up.
+func TestOrderOfChecks(t *testing.T) {
+	r := newLeaseRig(t, Options{Limiter: NewRates(0.001, 1), LeaseLimiter: NewRates(0.001, 1)})
+	run := r.call("ann", `"x"`)
+	big := strings.Repeat(" ", maxBody+1)
+	steps := []struct {
+		token, body, kind string
+		status            int
+	}{
+		{"", big, "text/plain", 401},
+		{"nothing", big, "text/plain", 403},
+		{"reader", big, "text/plain", 403}, // and nothing is taken from any allowance
+		{"op", big, "text/plain", 415},
+		{"op", big, "text/plain", 429},
+		{"ann", big, "application/json", 413},
+	}
+	for _, tt := range steps {
+		if got := r.do("POST", "/v1/runs/"+run.ID().String()+"/cancel", tt.token, tt.body, "Content-Type", tt.kind); got.status != tt.status {
+			t.Errorf("%q %.10q %s: %d, want %d", tt.token, tt.body, tt.kind, got.status, tt.status)
+		}
+	}
+	if got := r.do("POST", "/v1/runs/"+belay.NewRunID().String()+"/cancel", "bob", `{`); got.status != 400 {
+		t.Errorf("a bad body of an unknown run: %d", got.status)
+	}
+	if got := r.do("POST", "/v1/runs", "nothing", `{`); got.status != 403 {
+		t.Errorf("registration without permission: %d", got.status)
+	}
+	r.alive(run)
+}

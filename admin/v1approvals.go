@@ -38,13 +38,13 @@ type decideIn struct {
 type decideOut struct{ Body belay.Approval }
 
 func (a *API) registerApprovals(api huma.API) {
-	operation(api, huma.Operation{
+	operation(a, api, []string{PermApprove}, huma.Operation{
 		OperationID: "list-approvals", Method: http.MethodGet, Path: "/v1/approvals", Tags: []string{"approvals"},
 		Summary:     "What waits for a person's answer",
 		Description: "Of the runs that one may see; it takes tools.approve besides.",
 		Errors:      []int{501},
 	}, a.listApprovals)
-	operation(api, huma.Operation{
+	operation(a, api, []string{PermApprove}, huma.Operation{
 		OperationID: "decide", Method: http.MethodPost, Path: "/v1/approvals/{id}", Tags: []string{"approvals"},
 		Summary:     "Approve, decline or dismiss",
 		Description: "Once: 409 when it was decided before. Never from inside a run: no agent approves for itself.",

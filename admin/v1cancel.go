@@ -71,13 +71,13 @@ func later() map[string]*huma.Response {
 }
 
 func (a *API) registerCancels(api huma.API) {
-	operation(api, huma.Operation{
+	operation(a, api, cancelling, huma.Operation{
 		OperationID: "cancel-run", Method: http.MethodPost, Path: "/v1/runs/{id}/cancel", Tags: []string{"cancel"},
 		Summary:     "Stop a run and everything below it",
 		Description: "200 when every verdict is final, 202 with a Location while one may still change, 409 when the run had ended by itself.",
 		Errors:      []int{404, 409}, Responses: later(),
 	}, a.cancelRun)
-	operation(api, huma.Operation{
+	operation(a, api, cancelling, huma.Operation{
 		OperationID: "cancel-runs", Method: http.MethodPost, Path: "/v1/cancel", Tags: []string{"cancel"},
 		Summary:     "Stop every run that is selected, each with everything below it",
 		Description: "What is given narrows the selection. all: true is required where nothing does, and refused where something does.",

@@ -38,7 +38,7 @@ type liftIn struct {
 }
 
 func (a *API) registerLatch(api huma.API) {
-	operation(api, huma.Operation{
+	operation(a, api, nil, huma.Operation{
 		OperationID: "get-latch", Method: http.MethodGet, Path: "/v1/latch", Tags: []string{"latch"},
 		Summary: "Whether new calls are refused, and who said so", Errors: []int{501},
 	}, func(ctx context.Context, _ *struct{}) (*latchOut, error) {
@@ -51,12 +51,12 @@ func (a *API) registerLatch(api huma.API) {
 		}
 		return &latchOut{s}, nil
 	})
-	operation(api, huma.Operation{
+	operation(a, api, []string{PermLatchSet, PermSystemConfig}, huma.Operation{
 		OperationID: "engage-latch", Method: http.MethodPost, Path: "/v1/latch", Tags: []string{"latch"},
 		Summary: "Refuse new calls and stop every run", Errors: []int{501},
 		Responses: later(),
 	}, a.engage)
-	operation(api, huma.Operation{
+	operation(a, api, []string{PermLatchLift, PermSystemConfig}, huma.Operation{
 		OperationID: "lift-latch", Method: http.MethodDelete, Path: "/v1/latch", Tags: []string{"latch"},
 		Summary: "Let new calls in again", Errors: []int{501}, DefaultStatus: http.StatusOK,
 	}, func(ctx context.Context, in *liftIn) (*latchOut, error) {

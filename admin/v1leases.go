@@ -103,19 +103,19 @@ type reported struct {
 }
 
 func (a *API) registerLeases(api huma.API) {
-	operation(api, huma.Operation{
+	operation(a, api, []string{PermRegister}, huma.Operation{
 		OperationID: "register-run", Method: http.MethodPost, Path: "/v1/runs", Tags: []string{"leases"},
 		Summary:     "Register a run of another runtime",
 		Description: "The runtime keeps it alive by heartbeats, learns of a Stop by the event stream, a heartbeat or its webhook, and reports how it ended. 200 for a repeat.",
 		Errors:      []int{404, 409, 501}, DefaultStatus: http.StatusCreated,
 		Responses: map[string]*huma.Response{"200": {Description: "Registered before, with the same key"}},
 	}, a.register)
-	operation(api, huma.Operation{
+	operation(a, api, []string{PermRegister}, huma.Operation{
 		OperationID: "heartbeat", Method: http.MethodPost, Path: "/v1/runs/{id}/heartbeat", Tags: []string{"leases"},
 		Summary: "Say that a registered run is still there, and hear whether it was stopped",
 		Errors:  []int{404, 409, 501},
 	}, a.beat)
-	operation(api, huma.Operation{
+	operation(a, api, []string{PermRegister}, huma.Operation{
 		OperationID: "report-run", Method: http.MethodPost, Path: "/v1/runs/{id}/report", Tags: []string{"leases"},
 		Summary:     "Say how a registered run ended",
 		Description: "A runtime's word is at most acknowledged. Evidence that says that work is alive does not end the run.",
@@ -146,7 +146,7 @@ func (a *API) register(ctx context.Context, in *registerIn) (*registerOut, error
 	if in.Key == "" {
 		return a.registerNew(ctx, g, &in.Body)
 	}
-	entry, unlock := a.begun.of(g.Name(), in.Key)
+	entry, unlock := a.begun.first(g.Name(), in.Key)
 	defer unlock()
 	name := digest(&in.Body)
 	switch {

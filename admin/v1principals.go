@@ -31,7 +31,7 @@ type erased struct {
 }
 
 func (a *API) registerPrincipals(api huma.API) {
-	operation(api, huma.Operation{
+	operation(a, api, nil, huma.Operation{
 		OperationID: "whoami", Method: http.MethodGet, Path: "/v1/whoami", Tags: []string{"principals"},
 		Summary: "Who one is here, and what one may do",
 	}, func(ctx context.Context, _ *struct{}) (*whoamiOut, error) {
@@ -47,7 +47,7 @@ func (a *API) registerPrincipals(api huma.API) {
 		}
 		return &whoamiOut{out}, nil
 	})
-	operation(api, huma.Operation{
+	operation(a, api, []string{PermSystemConfig}, huma.Operation{
 		OperationID: "erase-principal", Method: http.MethodDelete, Path: "/v1/principals/{name}", Tags: []string{"principals"},
 		Summary:     "Remove a principal from what is remembered",
 		Description: "Its runs and receipts, and its name from those of others. It cannot be undone. The principal's credentials are not touched.",

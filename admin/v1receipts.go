@@ -41,13 +41,13 @@ type ReceiptAnswer struct {
 }
 
 func (a *API) registerReceipts(api huma.API) {
-	operation(api, huma.Operation{
+	operation(a, api, reading, huma.Operation{
 		OperationID: "list-receipts", Method: http.MethodGet, Path: "/v1/receipts", Tags: []string{"receipts"},
 		Summary:     "List receipts, those of the newest runs first",
 		Description: "With format, or an Accept of text/csv or application/x-ndjson, all of them as a stream instead of pages; one that breaks off has failed.",
 		Errors:      []int{501},
 	}, a.listReceipts)
-	operation(api, huma.Operation{
+	operation(a, api, reading, huma.Operation{
 		OperationID: "get-receipt", Method: http.MethodGet, Path: "/v1/receipts/{id}", Tags: []string{"receipts"},
 		Summary: "The receipt of a run that was stopped", Errors: []int{404},
 	}, a.getReceipt)

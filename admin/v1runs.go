@@ -147,11 +147,11 @@ type runTree struct {
 }
 
 func (a *API) registerRuns(api huma.API) {
-	operation(api, huma.Operation{
+	operation(a, api, reading, huma.Operation{
 		OperationID: "list-runs", Method: http.MethodGet, Path: "/v1/runs", Tags: []string{"runs"},
 		Summary: "List runs, newest first",
 	}, a.listRuns)
-	operation(api, huma.Operation{
+	operation(a, api, reading, huma.Operation{
 		OperationID: "get-run", Method: http.MethodGet, Path: "/v1/runs/{id}", Tags: []string{"runs"},
 		Summary: "One run with its receipt and its subtree", Errors: []int{404},
 	}, a.getRun)
