@@ -51,6 +51,10 @@ func personal(p auth.Principal) bool {
 // loopback only then.
 func (s *Server) identify(r *http.Request) (httpserver.Identity, error) {
 	if s.open.Load() {
+		// The listener refuses this, too; it was bound when somebody was configured.
+		if !overLoopback(r) {
+			return httpserver.Identity{}, refusal{fmt.Errorf("%w: nobody is configured, and the request came from %s", auth.ErrNoCredentials, r.RemoteAddr)}
+		}
 		return httpserver.Identity{Principal: auth.LocalName, Unproven: true}, nil
 	}
 	p, err := s.who.Load().Authenticate(r)

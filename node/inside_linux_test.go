@@ -16,7 +16,8 @@ import (
 func agent(t *testing.T, url, method, path, token, body string) string {
 	t.Helper()
 	host, port, _ := strings.Cut(strings.TrimPrefix(url, "http://"), ":")
-	script := `exec 3<>"/dev/tcp/$0/$1"; printf '%s' "$2" >&3; cat <&3`
+	// A server that refuses without reading the body resets the connection.
+	script := `exec 3<>"/dev/tcp/$0/$1"; printf '%s' "$2" >&3; cat <&3 || true`
 	request := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s:%s\r\nConnection: close\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
 		method, path, host, port, token, len(body), body)
 	out, err := exec.CommandContext(t.Context(), "bash", "-c", script, host, port, request).CombinedOutput()

@@ -37,10 +37,16 @@ goes before them.
 SIGHUP or a changed file reloads: servers whose definition is the same keep everything, calls in flight of others end first.
 A file with a mistake changes nothing. SIGTERM and Ctrl-C end everything, with every process.
 
+On loopback MCP clients need no token; /v1, /orchestrate and /cancellation want yours (belay token). An address that other
+machines reach (--listen 0.0.0.0:7474) needs somebody in auth: of belay.yaml, and should have tls:; unix:/path listens on a
+socket that only you can open. Receipts are kept in a ledger (ledger:), and the stop-all latch outlives a restart. Changes of
+auth: apply at a reload; those of listen, tls, ledger, orchestrate and cancellation take a restart, and the log says so.
+
 Examples:
 
     belay serve
     belay serve --config belay.yaml
+    belay serve --listen unix:/run/user/1000/belay.sock
     belay serve --mcp-config ~/.cursor/mcp.json --deadline 10m
     curl -s http://127.0.0.1:7474/healthz`
 }
@@ -234,6 +240,10 @@ func (s *server) reload(why string, watch *fileWatch) {
 		s.host.log.Error("not reloaded: what was served goes on being served", "asked by", why)
 		return
 	}
+	if !conf.Auth.Configured() && s.reachable() {
+		s.host.log.Error("not reloaded: other machines can reach this address, and nobody would have to say who they are any more; end belay serve to change that", "asked by", why, "address", s.addr)
+		return
+	}
 	if !conf.Auth.Equal(&s.conf.Auth) {
 		if err := s.node.SetAuth(conf.Auth.Config()); err != nil {
 			s.host.log.Error("not reloaded", "asked by", why, "error", err)
@@ -255,6 +265,13 @@ func (s *server) reload(why string, watch *fileWatch) {
 	s.conf = conf
 	watch.files(conf.Files)
 	s.host.log.Info("reloaded", "asked by", why, "servers", len(conf.Servers), "changes", changes.String())
+}
+
+// reachable reports whether other machines can reach what was bound, whatever
+// the files say by now.
+func (s *server) reachable() bool {
+	tcp, ok := s.addr.(*net.TCPAddr)
+	return ok && !tcp.IP.IsLoopback()
 }
 
 // terminalThere reports whether the terminal that Belay was started on is still

@@ -2,11 +2,7 @@ package cli
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"fmt"
 	"net"
-	"os"
 
 	"github.com/belayhq/belay/admin"
 	"github.com/belayhq/belay/auth"
@@ -22,37 +18,11 @@ import (
 // listen binds the address, open to other machines only where somebody is
 // configured who may come in.
 func (p *servePlan) listen(ctx context.Context, c *config.Config) (net.Listener, error) {
-	o := serve.ListenOptions{Address: p.address(c), Open: c.Auth.Configured()}
-	if c.TLS.On() {
-		t, err := tlsOf(c.TLS)
-		if err != nil {
-			return nil, err
-		}
-		o.TLS = t
-	}
-	return serve.Listen(ctx, o)
-}
-
-// tlsOf reads the files, which could be read a moment ago.
-func tlsOf(c config.TLS) (*tls.Config, error) {
-	pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+	t, err := c.TLS.Server()
 	if err != nil {
-		return nil, fmt.Errorf("tls: %w", err)
+		return nil, err
 	}
-	t := &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
-	if c.ClientCA == "" {
-		return t, nil
-	}
-	text, err := os.ReadFile(c.ClientCA)
-	if err != nil {
-		return nil, fmt.Errorf("tls: %w", err)
-	}
-	t.ClientCAs = x509.NewCertPool()
-	if !t.ClientCAs.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("tls: %s holds no certificate", c.ClientCA)
-	}
-	t.ClientAuth = tls.VerifyClientCertIfGiven // a token does as well
-	return t, nil
+	return serve.Listen(ctx, serve.ListenOptions{Address: p.address(c), Open: c.Auth.Configured(), TLS: t})
 }
 
 // node is what the configuration says of the server as a whole.

@@ -19,7 +19,7 @@ type servePlan struct {
 
 // load reads the files as they are now.
 func (p *servePlan) load() (*config.Config, error) {
-	return config.Load(config.Options{File: p.cmd.Config, Editors: p.cmd.McpConfig, Flags: p.flags, Getenv: p.getenv})
+	return config.Load(config.Options{File: p.cmd.Config, Editors: p.cmd.McpConfig, Flags: p.flags, Listen: p.cmd.Listen, Getenv: p.getenv})
 }
 
 // address is where to listen.
