@@ -13,7 +13,7 @@ import (
 // age, under, request id, and the caller's own labels.
 func TestFilters(t *testing.T) {
 	labels := map[string]string{"trace_id": "4bf92f3577b34da6a3ce929d0e0e4736", "request_id": "req-1", "tool_use_id": "toolu_1"}
-	make := func(t *testing.T) (*rig, map[string]*belay.Run) {
+	build := func(t *testing.T) (*rig, map[string]*belay.Run) {
 		r := newRig(t, Options{})
 		runs := map[string]*belay.Run{}
 		add := func(name string, owner, raw string, more ...func(*belay.Spec)) *belay.Run {
@@ -44,7 +44,7 @@ func TestFilters(t *testing.T) {
 		{"newer_than=3600&owner=bob", `{"newer_than":3600,"owner":"bob"}`, "queued same"},
 		{"older_than=0.000001&newer_than=3600&kind=turn", `{"older_than":0.000001,"newer_than":3600,"kinds":["turn"]}`, "turn"},
 	}
-	r, runs := make(t)
+	r, runs := build(t)
 	under := runs["turn"].ID().String()
 	tests = append(tests, []struct{ query, body, want string }{
 		{"under=" + under, "", "call turn"},
@@ -80,7 +80,7 @@ func TestFilters(t *testing.T) {
 		if tt.body == "" {
 			continue
 		}
-		r, runs := make(t)
+		r, runs := build(t)
 		got := r.do("POST", "/v1/cancel", "op", tt.body)
 		if got.status != 200 && got.status != 202 {
 			t.Errorf("%s: %d %s", tt.body, got.status, got.body)
@@ -95,13 +95,13 @@ func TestFilters(t *testing.T) {
 			}
 		}
 	}
-	r, runs = make(t)
+	r, runs = build(t)
 	r.do("POST", "/v1/cancel", "op", `{"under":"`+runs["turn"].ID().String()+`","request_id":"7"}`)
 	if runs["call"].Cancellation() == nil || runs["turn"].Cancellation() != nil || runs["same"].Cancellation() != nil {
 		t.Error("under and request_id together stopped others")
 	}
 	// Somebody else's runs are not selected by any of these.
-	r, runs = make(t)
+	r, runs = build(t)
 	r.do("POST", "/v1/cancel", "bob", `{"request_id":"7"}`)
 	r.alive(runs["call"])
 	for _, bad := range []string{`{"states":["x"]}`, `{"older_than":-1}`, `{"all":true,"request_id":"7"}`, `{"under":"x"}`} {

@@ -13,7 +13,7 @@ import (
 const (
 	keepKeys  = 10 * time.Minute
 	maxKeysOf = 12_500
-	maxKeys   = 100_000
+	maxKeys   = 50_000
 )
 
 // memory remembers for a time what the first request with an Idempotency-Key

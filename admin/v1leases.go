@@ -3,7 +3,6 @@ package admin
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -168,8 +167,7 @@ func (a *API) register(ctx context.Context, in *registerIn) (*registerOut, error
 
 // digest tells one registration from another.
 func digest(r *registration) string {
-	text, _ := json.Marshal(r) // strings, numbers and a time
-	sum := sha256.Sum256(text)
+	sum := sha256.Sum256(compact(r))
 	return string(sum[:])
 }
 
