@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/mcp"
 )
 
 // door is a gate that a test opens and shuts.
@@ -177,4 +178,21 @@ func TestEarlyStopInBatch(t *testing.T) {
 		t.Errorf("got %s", m.Raw)
 	}
 	got(t, r.Client, `[{"jsonrpc":"2.0","id":8`)
+}
+
+// TestEarlyStopOfModernCall: callers who share a session are asked about by the
+// text of their own ids, too (ORC-79).
+func TestEarlyStopOfModernCall(t *testing.T) {
+	d := &door{early: map[string]belay.Cancellation{"7": {Cause: belay.CauseUser}}}
+	r := open(t, linkOptions{server: []string{"-era", "modern"}, cfg: func(c *Config) { c.Gate, c.Modern = d, true }})
+	r.bring(fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"tick","arguments":{"key":"w","n":3},%s}}`, modernMeta),
+		func(a *mcp.Arrival) { a.Exchange, a.ByExchange = 3, true })
+	if m := r.expect("7"); m.Error == nil || m.Error.Code != belay.CodeCancelled {
+		t.Errorf("got %s", m.Raw)
+	}
+	r.receipt(r.runOf("7"))
+	r.worksModern()
+	if r.wit.Count("w", "start") != 0 {
+		t.Error("it ran")
+	}
 }
