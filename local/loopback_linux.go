@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 const knowsHolders = true
@@ -73,12 +74,48 @@ func sameEnd(text string, want netip.AddrPort) bool {
 	return ok && got.Unmap() == want.Addr()
 }
 
-// holding lists this user's processes that have the socket open.
-func holding(inode string) (pids []int) {
-	want := "socket:[" + inode + "]"
+// reading is one look at the sockets of all processes of this user. It costs
+// milliseconds, and more the more is open, so that whoever asks while one is going
+// on shares the next with all others who do: no flood of connections keeps more
+// than one processor at it.
+type reading struct {
+	once sync.Once
+	held map[string][]int // by inode: the processes that have the socket open
+}
+
+var readings struct {
+	one  sync.Mutex // held while /proc is read
+	mu   sync.Mutex // guards next
+	next *reading   // that has not begun; nil: nobody has asked for one
+}
+
+// holding lists this user's processes that have the socket open. What it says
+// was seen after it was called.
+func holding(inode string) []int {
+	readings.mu.Lock()
+	r := readings.next
+	if r == nil {
+		r = &reading{}
+		readings.next = r
+	}
+	readings.mu.Unlock()
+	r.once.Do(func() {
+		readings.one.Lock()
+		defer readings.one.Unlock()
+		readings.mu.Lock()
+		readings.next = nil // who asks from here on is not answered by this one
+		readings.mu.Unlock()
+		r.held = openSockets()
+	})
+	return r.held[inode]
+}
+
+// openSockets are all sockets of this user's processes but this one.
+func openSockets() map[string][]int {
+	held := map[string][]int{}
 	procs, err := os.ReadDir("/proc")
 	if err != nil {
-		return nil
+		return held
 	}
 	for _, p := range procs {
 		pid, err := strconv.Atoi(p.Name())
@@ -91,11 +128,17 @@ func holding(inode string) (pids []int) {
 			continue // somebody else's, or gone
 		}
 		for _, fd := range fds {
-			if to, err := os.Readlink(filepath.Join(dir, fd.Name())); err == nil && to == want {
-				pids = append(pids, pid)
-				break
+			to, err := os.Readlink(filepath.Join(dir, fd.Name()))
+			if err != nil {
+				continue
+			}
+			if inode, ok := strings.CutPrefix(to, "socket:["); ok {
+				inode = strings.TrimSuffix(inode, "]")
+				if pids := held[inode]; len(pids) == 0 || pids[len(pids)-1] != pid {
+					held[inode] = append(pids, pid)
+				}
 			}
 		}
 	}
-	return pids
+	return held
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 )
@@ -93,4 +94,27 @@ func TestHoldersOfElsewhere(t *testing.T) {
 			t.Errorf("%s: %+v", peer, h)
 		}
 	}
+}
+
+// TestHoldersShareReadings: many who ask at once are answered by few looks, each
+// of which began after its asker came.
+func TestHoldersShareReadings(t *testing.T) {
+	c := accepted(t, "tcp4", "127.0.0.1:0", func(to string) {
+		host, port, _ := net.SplitHostPort(to)
+		cmd := exec.CommandContext(t.Context(), "bash", "-c", `exec 3<>"/dev/tcp/$0/$1"; exec sleep 60`, host, port)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	})
+	ends := endsOf(t, c)
+	var wg sync.WaitGroup
+	for range 64 {
+		wg.Go(func() {
+			if h := HoldersOf(ends); !h.Known || len(h.Pids) != 1 {
+				t.Errorf("%+v", h)
+			}
+		})
+	}
+	wg.Wait()
 }
