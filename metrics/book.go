@@ -6,7 +6,7 @@ import (
 	"github.com/belayhq/belay"
 )
 
-// entry is what is remembered of one run in flight: ten bytes, for there may be
+// entry is what is remembered of one run in flight: twelve bytes, for there may be
 // a million of them.
 type entry struct {
 	server     uint16
@@ -15,6 +15,7 @@ type entry struct {
 	steps      uint8 // of the receipt that were counted; a receipt has at most 64
 
 	cancelled, told, sealed bool // were counted: the cancel, the time to told, the final verdict
+	again                   bool // its end was counted, and then a person stopped it once more
 }
 
 // cell is what runs in flight are counted by.
@@ -28,7 +29,6 @@ type book struct {
 	count   *counters
 	runs    map[belay.RunID]entry
 	flight  map[cell]int
-	torn    bool // events were missed and the Control was not yet asked
 
 	// buried are the runs that the last look found over. Their events may still
 	// be on the way and were counted by then.
@@ -50,18 +50,15 @@ func (b *book) take(e *belay.Event) {
 	}
 	en, known := b.runs[id]
 	switch {
-	case !known && e.Type == belay.EventRegistered, !known && b.torn && !e.Run.Over():
-		en = b.begin(&e.Run)
-	case !known && !e.Run.Over():
-		en = b.open(&e.Run) // a run that was given up is stopped once more
-		en.cancelled, en.told, en.sealed = true, true, true
-		if e.Receipt != nil {
-			en.steps = uint8(max(len(e.Receipt.Steps)-1, 0)) // all but this one were counted before
-			en.late = uint16(min(e.Receipt.Late, 1<<16-1))
-		}
-	case !known:
+	case !known && e.Run.Over() && e.Type != belay.EventEnded:
 		b.afterwards(e)
 		return
+	case !known && e.Run.Over():
+		return // it was registered within a gap and has ended before anybody looked
+	case !known && pressed(e):
+		en = b.reopen(&e.Run, e.Receipt)
+	case !known:
+		en = b.begin(&e.Run)
 	}
 	if e.Receipt != nil {
 		b.read(&en, e.Receipt)
@@ -70,6 +67,25 @@ func (b *book) take(e *belay.Event) {
 	if e.Type == belay.EventEnded {
 		b.end(id, &e.Run)
 	}
+}
+
+// pressed reports whether a person's second Stop brought back a run that was
+// given up.
+func pressed(e *belay.Event) bool {
+	if e.Type != belay.EventStep || e.Receipt == nil {
+		return false
+	}
+	n := len(e.Receipt.Steps)
+	return n > 0 && e.Receipt.Steps[n-1].Step == belay.StepEscalated
+}
+
+// reopen takes a run into the book that was in it before. All of its receipt but
+// the last step was counted then.
+func (b *book) reopen(i *belay.Info, r *belay.Receipt) entry {
+	en := b.open(i)
+	en.cancelled, en.told, en.sealed, en.again = true, true, true, true
+	en.steps, en.late = uint8(len(r.Steps)-1), uint16(min(r.Late, 1<<16-1))
+	return en
 }
 
 // begin counts a run that was not seen before.
@@ -104,6 +120,9 @@ func (b *book) move(id belay.RunID, en entry, i *belay.Info) {
 // end counts a run that is over, and forgets it.
 func (b *book) end(id belay.RunID, i *belay.Info) {
 	en := b.drop(id)
+	if en.again {
+		return
+	}
 	kind, outcome := b.words.kinds.name(en.kind), b.words.outcomes.label(i.Outcome)
 	b.count.ended.WithLabelValues(kind, b.servers.names[en.server], outcome).Inc()
 	if i.Kind != belay.KindSession && !i.Ended.IsZero() {

@@ -57,9 +57,6 @@ func (m *Metrics) notice(e *belay.Event, err error) {
 // tear notes that events were missed, and has the runs counted anew.
 func (m *Metrics) tear(lost uint64) {
 	m.count.missed.Add(float64(lost))
-	m.mu.Lock()
-	m.book.torn = true
-	m.mu.Unlock()
 	select {
 	case m.resync <- struct{}{}:
 	default: // it is on the list already
@@ -100,6 +97,7 @@ func (m *Metrics) plausible() bool {
 	m.mu.Lock()
 	n, quiet := len(m.book.runs), m.events == m.looked
 	m.book.buried = nil // what was on the way has long arrived
+	m.book.servers.askAgain()
 	m.mu.Unlock()
 	if c, ok := m.opts.Control.(counted); ok {
 		return c.InFlight() == n && (quiet || n > manyRuns)
@@ -123,7 +121,6 @@ func (m *Metrics) look() {
 		}
 	}
 	m.looked = m.events
-	m.book.torn = false
 	m.count.resyncs.Inc()
 	m.book.setRight(m.life, m.opts.Control, list, err == nil)
 }

@@ -3,6 +3,7 @@ package metrics
 import (
 	"context"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -74,15 +75,7 @@ func values(t testing.TB, m *Metrics) map[string]float64 {
 }
 
 func value(s *dto.Metric) float64 {
-	switch {
-	case s.Counter != nil:
-		return s.Counter.GetValue()
-	case s.Gauge != nil:
-		return s.Gauge.GetValue()
-	case s.Histogram != nil:
-		return float64(s.Histogram.GetSampleCount())
-	}
-	return 0
+	return s.GetCounter().GetValue() + s.GetGauge().GetValue() + float64(s.GetHistogram().GetSampleCount())
 }
 
 func labels(s *dto.Metric) string {
@@ -119,10 +112,13 @@ func want(t *testing.T, m *Metrics, all map[string]float64) {
 	})
 }
 
-func until(t interface {
+// failer is a *testing.T or a *rapid.T.
+type failer interface {
 	Helper()
-	Fatalf(string, ...any)
-}, what string, missing func() string, dump func()) {
+	Fatalf(format string, args ...any)
+}
+
+func until(t failer, what string, missing func() string, dump func()) {
 	t.Helper()
 	deadline := time.Now().Add(10 * time.Second)
 	for {
@@ -141,7 +137,7 @@ func until(t interface {
 func page(t *testing.T, m *Metrics) string {
 	t.Helper()
 	w := httptest.NewRecorder()
-	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	body, _ := io.ReadAll(w.Body)
 	if w.Code != 200 {
 		t.Fatalf("status %d: %s", w.Code, body)

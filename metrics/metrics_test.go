@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"go/ast"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/belayhq/belay"
 )
@@ -202,7 +204,7 @@ func TestRefusals(t *testing.T) {
 		}
 	}))
 	for _, status := range []int{200, 401, 403, 404, 413, 429, 429, 503, 418} {
-		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", fmt.Sprint("/", status), nil))
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, fmt.Sprint("/", status), nil))
 	}
 	want(t, m, map[string]float64{
 		"belay_refused_total{class=unauthenticated,surface=api}": 1, "belay_refused_total{class=forbidden,surface=api}": 1,
@@ -239,3 +241,42 @@ func short(got float64, want int) string {
 	}
 	return fmt.Sprintf("%v of %d", got, want)
 }
+
+// A run that was given up and is stopped once more by a person is in flight
+// again, and is counted once.
+func TestCountsARunThatComesBack(t *testing.T) {
+	tree := newTree(t)
+	m := start(t, Options{Control: tree})
+	r := register(t, tree, belay.Spec{Stopper: deaf{}, Ladder: belay.Ladder{Grace: 1, KillAfter: 1, ConfirmAfter: time.Millisecond}})
+	press := func() {
+		_, err := tree.Cancel(t.Context(), belay.CancelRequest{
+			Filter: belay.Filter{IDs: []belay.RunID{r.ID()}}, Escalate: true, Cancellation: belay.Cancellation{Cause: belay.CauseUser},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	once := map[string]float64{
+		"belay_runs_started_total{kind=call,server=}":                 1,
+		"belay_runs_ended_total{kind=call,outcome=cancelled,server=}": 1,
+		"belay_cancels_total{cause=user,kind=call}":                   1,
+		"belay_stops_total{cause=user,verdict=signalled}":             1,
+		"belay_runs_in_flight{kind=call,work=stopping}":               0,
+		"belay_runs_in_flight{kind=call,work=unconfirmed}":            0,
+		"belay_escalations_total":                                     0,
+	}
+	press()
+	want(t, m, once)
+	press()
+	once["belay_escalations_total"] = 1
+	want(t, m, once)
+	until(t, "it has ended again", func() string { return leak(values(t, m)) }, func() {})
+	want(t, m, once)
+}
+
+// deaf can be told and killed, and nothing comes of it.
+type deaf struct{}
+
+func (deaf) Tell(context.Context, *belay.Cancellation) (*belay.Evidence, error)      { return nil, nil }
+func (deaf) Terminate(context.Context, *belay.Cancellation) (*belay.Evidence, error) { return nil, nil }
+func (deaf) Kill(context.Context, *belay.Cancellation) (*belay.Evidence, error)      { return nil, nil }

@@ -19,8 +19,9 @@ type Options struct {
 	Version string        // for belay_build_info
 
 	// Known says which servers get a label value of their own: those of the
-	// configuration. It is never called concurrently, must not block, and is asked
-	// about a name until it accepts it. Nil: the first hundred names that come by.
+	// configuration. It is never called concurrently and must not block. A name
+	// that it accepts is accepted for good; about others it is asked again after
+	// Recheck. Nil: the first hundred names that come by.
 	Known func(server string) bool
 
 	// Each is asked whenever somebody looks; nil leaves its metrics out. They

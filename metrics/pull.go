@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"maps"
 	"runtime"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,11 +40,7 @@ func (p *pulled) Collect(ch chan<- prometheus.Metric) {
 func (m *Metrics) flight() map[cell]int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	all := make(map[cell]int, len(m.book.flight))
-	for c, n := range m.book.flight {
-		all[c] = n
-	}
-	return all
+	return maps.Clone(m.book.flight)
 }
 
 // sample is one value without labels.

@@ -57,29 +57,53 @@ func allWords() words {
 	}
 }
 
-// servers gives names of servers their label values. One goroutine uses it.
+// servers gives names of servers their label values. Its methods need
+// Metrics.mu.
 type servers struct {
-	known func(string) bool
-	names []string // by id; 0 is "other"
-	ids   map[string]uint16
+	known   func(string) bool
+	names   []string // by id; 0 is "other"
+	ids     map[string]uint16
+	unknown map[string]struct{} // names that known did not accept, until it is asked again
 }
 
 func newServers(known func(string) bool) *servers {
-	return &servers{known: known, names: []string{other, ""}, ids: map[string]uint16{"": 1}}
+	return &servers{known: known, names: []string{other, ""}, ids: map[string]uint16{"": 1}, unknown: map[string]struct{}{}}
 }
 
-// hardLimit bounds what even a function that accepts every name can fill.
-const hardLimit = 10_000
+// Bounds of what even a function that accepts every name, or none, can fill.
+const (
+	maxKnown   = 10_000
+	maxUnknown = 1024
+)
 
 func (s *servers) id(name string) uint16 {
 	if id, ok := s.ids[name]; ok {
 		return id
 	}
-	switch {
-	case s.known == nil && len(s.names) >= maxServers+2, len(s.names) >= hardLimit, s.known != nil && !s.known(name):
+	if !s.accepts(name) {
 		return 0
 	}
 	id := uint16(len(s.names))
 	s.names, s.ids[name] = append(s.names, name), id
 	return id
 }
+
+func (s *servers) accepts(name string) bool {
+	if s.known == nil {
+		return len(s.names) < maxServers+2
+	}
+	if _, ok := s.unknown[name]; ok || len(s.names) >= maxKnown {
+		return false
+	}
+	if s.known(name) {
+		return true
+	}
+	if len(s.unknown) < maxUnknown {
+		s.unknown[name] = struct{}{}
+	}
+	return false
+}
+
+// askAgain has known asked about every name anew: the configuration may have
+// changed.
+func (s *servers) askAgain() { clear(s.unknown) }

@@ -76,10 +76,13 @@ func (o *origin) json(spans []*span) []byte {
 	for i, s := range spans {
 		list[i] = s.json()
 	}
-	b, _ := json.Marshal(jsonRequest{[]jsonResourceSpans{{ // nothing in it can fail
+	b, err := json.Marshal(jsonRequest{[]jsonResourceSpans{{
 		Resource:   jsonResource{jsonAttrs(o.attrs())},
 		ScopeSpans: []jsonScopeSpans{{Scope: jsonScope{scopeName, o.version}, Spans: list}},
 	}}})
+	if err != nil {
+		panic(err) // texts and numbers always marshal
+	}
 	return b
 }
 

@@ -57,30 +57,7 @@ func TestSpans(t *testing.T) {
 			if got := attrs(all["tools/call search"]); got[attrTool] != "search" || got[attrRequest] != `a"7` || got[attrServer] != "files" || got[attrOutcome] != "completed" {
 				t.Error(got)
 			}
-			w := all["call write"]
-			if hex.EncodeToString(w.GetTraceId()) != callersTrace || hex.EncodeToString(w.GetParentSpanId()) != callersSpan {
-				t.Errorf("the caller's trace was not taken: %v", w)
-			}
-			if got := attrs(w); got[attrVerdict] != "confirmed" || got[attrCause] != "operator" || got[attrScope] != "handler" || got[attrParent] != session.ID().String() {
-				t.Error(got)
-			}
-			if w.GetStatus().GetCode() != 0 {
-				t.Error("a confirmed stop is an error")
-			}
-			steps := ""
-			for _, e := range w.GetEvents() {
-				steps += e.GetName() + " "
-				if at := time.Unix(0, int64(e.GetTimeUnixNano())); at.Before(before) || at.After(time.Now()) {
-					t.Errorf("%s was at %s", e.GetName(), at)
-				}
-			}
-			if steps != "belay.stop.requested belay.stop.told belay.stop.evidence " && steps != "belay.stop.requested belay.stop.evidence " {
-				t.Error(steps)
-			}
-			p := all["process sh"]
-			if hex.EncodeToString(p.GetTraceId()) != callersTrace || [8]byte(p.GetParentSpanId()) != SpanID(traced.ID()) || p.GetStatus().GetCode() != v1.Status_STATUS_CODE_ERROR {
-				t.Errorf("below the caller's: %v", p)
-			}
+			checkTraced(t, all, session, traced, before)
 			if r.paths[0] != "/v1/traces" || name == "gzip" && (r.headers.Get("Api-Key") != "a b" || r.headers.Get("X") != "y" || r.service != "gate") {
 				t.Error(r.paths, r.headers, r.service)
 			}
@@ -88,6 +65,36 @@ func TestSpans(t *testing.T) {
 				t.Error(s)
 			}
 		})
+	}
+}
+
+// checkTraced looks at the call that came with its caller's trace, and at what
+// ran below it.
+func checkTraced(t *testing.T, all map[string]*v1.Span, session, traced *belay.Run, before time.Time) {
+	t.Helper()
+	w := all["call write"]
+	if hex.EncodeToString(w.GetTraceId()) != callersTrace || hex.EncodeToString(w.GetParentSpanId()) != callersSpan {
+		t.Errorf("the caller's trace was not taken: %v", w)
+	}
+	if got := attrs(w); got[attrVerdict] != "confirmed" || got[attrCause] != "operator" || got[attrScope] != "handler" || got[attrParent] != session.ID().String() {
+		t.Error(got)
+	}
+	if w.GetStatus().GetCode() != 0 {
+		t.Error("a confirmed stop is an error")
+	}
+	steps := ""
+	for _, e := range w.GetEvents() {
+		steps += e.GetName() + " "
+		if at := time.Unix(0, int64(e.GetTimeUnixNano())); at.Before(before) || at.After(time.Now()) {
+			t.Errorf("%s was at %s", e.GetName(), at)
+		}
+	}
+	if steps != "belay.stop.requested belay.stop.told belay.stop.evidence " && steps != "belay.stop.requested belay.stop.evidence " {
+		t.Error(steps)
+	}
+	p := all["process sh"]
+	if hex.EncodeToString(p.GetTraceId()) != callersTrace || [8]byte(p.GetParentSpanId()) != SpanID(traced.ID()) || p.GetStatus().GetCode() != v1.Status_STATUS_CODE_ERROR {
+		t.Errorf("below the caller's: %v", p)
 	}
 }
 
@@ -133,8 +140,10 @@ func TestPrivacy(t *testing.T) {
 	run := register(t, tree, belay.Spec{Name: "visible", Owner: "secret-owner", Labels: map[string]string{"secret-key": "secret-value", LabelMethod: "a\xffb"}})
 	run.Partial("secret-partial")
 	run.Cancel(belay.Cancellation{Cause: belay.CauseUser, By: "secret-by", Via: "secret-via", Reason: "secret-reason"})
-	run.Observe(belay.Evidence{Kind: belay.SeenProcessGone, Scope: belay.ScopeLocalTree, Detail: "secret-detail", Remote: []string{"secret-host"},
-		Survivors: []belay.Process{{PID: 3, Command: "secret-command"}}})
+	run.Observe(belay.Evidence{
+		Kind: belay.SeenProcessGone, Scope: belay.ScopeLocalTree, Detail: "secret-detail", Remote: []string{"secret-host"},
+		Survivors: []belay.Process{{PID: 3, Command: "secret-command"}},
+	})
 	run.Observe(belay.Evidence{Kind: belay.SeenHandlerReturned, Scope: belay.ScopeHandler})
 	if err := tr.Close(t.Context()); err != nil {
 		t.Fatal(err)
@@ -152,13 +161,19 @@ func TestBadReceivers(t *testing.T) {
 			r.answer = func(_ http.ResponseWriter, q *http.Request) bool { <-q.Context().Done(); return true }
 		},
 		"refuses": func(r *receiver) {
-			r.answer = func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(401); return true }
+			r.answer = func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(http.StatusUnauthorized); return true }
 		},
 		"is full": func(r *receiver) {
-			r.answer = func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(503); return true }
+			r.answer = func(w http.ResponseWriter, _ *http.Request) bool {
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return true
+			}
 		},
 		"sends away": func(r *receiver) {
-			r.answer = func(w http.ResponseWriter, q *http.Request) bool { http.Redirect(w, q, "/elsewhere", 307); return true }
+			r.answer = func(w http.ResponseWriter, q *http.Request) bool {
+				http.Redirect(w, q, "/elsewhere", http.StatusTemporaryRedirect)
+				return true
+			}
 		},
 		"is gone": func(r *receiver) { r.Close() },
 	} {
