@@ -89,8 +89,7 @@ func notLoopback(address, port string) error {
       tokens:
         - name: alice
           hash: "sha256:…"   # printed by: belay token new alice
-          roles: [user]
-`, ErrNotLoopback, address, port, address)
+          roles: [user]`, ErrNotLoopback, address, port, address)
 }
 
 // Half-open connections, whose peer is gone without a word, are noticed by what

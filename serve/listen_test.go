@@ -37,7 +37,7 @@ func TestListen(t *testing.T) {
 			t.Errorf("the refusal does not say %s: %v", line, err)
 		}
 	}
-	if _, err := Listen(t.Context(), ListenOptions{Address: "unix:/x/y", TLS: &tls.Config{}}); !errors.Is(err, ErrSocketPlace) { //nolint:gosec // it is refused
+	if _, err := Listen(t.Context(), ListenOptions{Address: "unix:/x/y", TLS: &tls.Config{}}); !errors.Is(err, ErrSocketPlace) {
 		t.Errorf("TLS on a unix socket: %v", err)
 	}
 	for _, address := range []string{"7474", "127.0.0.1", "127.0.0.1:http:1", "127.0.0.1:99999"} {

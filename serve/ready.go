@@ -44,7 +44,7 @@ func (h *Hub) Readiness(ctx context.Context) Readiness {
 // problems are the texts of an error, one for each of those that were joined.
 func problems(err error) []string {
 	all := []error{err}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // only what errors.Join made
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		all = joined.Unwrap()
 	}
 	list := make([]string, 0, len(all))

@@ -21,7 +21,7 @@ const (
 // h2Streams is how many requests one HTTP/2 connection may have in flight. Many
 // clients queue what is over it, so that a cancel would wait for the calls that
 // it is to stop.
-const h2Streams = 10_000
+const h2Streams = 2_000
 
 // Server is an HTTP server for the hub, with limits on what a caller may leave
 // undone. Requests over a unix socket carry who is at its other end
@@ -40,7 +40,7 @@ func (h *Hub) Server(conn ...func(ctx context.Context, c net.Conn) context.Conte
 				ctx = auth.WithPeer(ctx, peerOf(u))
 			}
 			for _, f := range conn {
-				ctx = f(ctx, c)
+				ctx = f(ctx, c) //nolint:fatcontext // each adds its own
 			}
 			return ctx
 		},

@@ -6,8 +6,8 @@ import (
 
 // Tell sends a notification to every open legacy session of a principal, or with
 // owner "" of all, and says how many were told (ORC-44, DESIGN 11, 11). Sessions
-// in which a request with the id id (the text of the JSON-RPC id, 7 for 7 and
-// for "7") is in flight in either direction are left out, and so are the shared
+// in which a request with this id (the text of the JSON-RPC id, 7 for 7 and for
+// "7") is in flight in either direction are left out, and so are the shared
 // ones of 2026-07-28. A caller of /mcp is told once, however many servers are
 // behind. It waits for no session: one that cannot take the frame is not
 // counted, and keeps it from nobody else. The error is ctx's cause when that
@@ -23,7 +23,7 @@ func (h *Hub) Tell(ctx context.Context, owner, id string, frame []byte) (told in
 		if ctx.Err() != nil {
 			return told, context.Cause(ctx)
 		}
-		if s.opened.Tell(id, frame) {
+		if s.Tell(id, frame) {
 			told++
 		}
 	}

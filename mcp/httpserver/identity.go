@@ -53,8 +53,7 @@ func (h *Handler) identify(w http.ResponseWriter, r *http.Request, who *Caller) 
 // not read.
 func refusal(header http.Header, err error) *failure {
 	f := &failure{status: http.StatusUnauthorized, code: codeInvalidRequest, text: "not authenticated"}
-	var known Refuser
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[Refuser](err); ok {
 		status, more, text := known.Refusal()
 		switch status {
 		case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable:

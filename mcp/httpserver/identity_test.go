@@ -30,7 +30,8 @@ func refuseWith(err error) func(*http.Request) (Identity, error) {
 // for, always with a JSON-RPC body, and nothing that is meant for the log
 // (ORC-33, DESIGN section 8).
 func TestIdentifyRefuses(t *testing.T) {
-	challenge := http.Header{"WWW-Authenticate": {`Bearer realm="belay", error="invalid_token"`}}
+	const invalid = `Bearer realm="belay", error="invalid_token"`
+	challenge := http.Header{"WWW-Authenticate": {invalid}} // not in the spelling of the maps
 	later := http.Header{"Retry-After": {"10"}}
 	for name, c := range map[string]struct {
 		err          error
@@ -40,7 +41,7 @@ func TestIdentifyRefuses(t *testing.T) {
 	}{
 		"an error without an answer": {errors.New("s3cret"), 401, "WWW-Authenticate", `Bearer realm="belay"`, "not authenticated"},
 		"nobody's name":              {nil, 401, "WWW-Authenticate", `Bearer realm="belay"`, "not authenticated"},
-		"a bad token":                {refusing{401, challenge, "Invalid authentication credentials"}, 401, "WWW-Authenticate", challenge["WWW-Authenticate"][0], "Invalid authentication credentials"},
+		"a bad token":                {refusing{401, challenge, "Invalid authentication credentials"}, 401, "WWW-Authenticate", invalid, "Invalid authentication credentials"},
 		"may not call tools":         {refusing{403, nil, "Access denied"}, 403, "WWW-Authenticate", "", "Access denied"},
 		"keys cannot be had":         {refusing{503, later, "Authentication is unavailable"}, 503, "Retry-After", "10", "unavailable"},
 		"wrapped":                    {errors.Join(errors.New("x"), refusing{503, later, "Authentication is unavailable"}), 503, "Retry-After", "10", "unavailable"},
@@ -175,7 +176,7 @@ func TestStreamsEndWithCredentials(t *testing.T) {
 func TestBusyStreamsEnd(t *testing.T) {
 	r := newRig(t, Config{Identify: passing})
 	id := r.start("2025-06-18", "X-Who: ana")
-	resp, err := r.begin(t.Context(), "GET", "", "", id, "X-Who: ana", "X-For: 150ms")
+	resp, err := r.begin(t.Context(), "GET", "", "", id, "X-Who: ana", "X-For: 150ms") //nolint:bodyclose // it is, below
 	if err != nil {
 		t.Fatal(err)
 	}
