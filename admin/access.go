@@ -64,7 +64,8 @@ type Principal interface {
 // one of these, one at a time, since it may stop what it started. By its own
 // permissions it stops nothing, and it never approves, turns the latch, erases
 // or uses the Orchestrate family and the JSON-RPC doors, whatever May says
-// (DESIGN 11, 10). What it registers hangs below the run that it speaks from.
+// (DESIGN 11, 10). What it registers hangs below the run that it speaks from,
+// and it reports on nothing else.
 // A text that is no run's id confines it to nothing.
 type Insider interface{ Inside() []string }
 

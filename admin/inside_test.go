@@ -99,6 +99,18 @@ func TestInsideRegisters(t *testing.T) {
 	if got.Run.Parent != below.ID() {
 		t.Errorf("parent %s", got.Run.Parent)
 	}
+	// It speaks for what it registered, and not for the turn that it works in.
+	into[beat](r, r.do("POST", "/v1/runs/"+got.Run.ID.String()+"/heartbeat", "agent", ``), 200)
+	who["outer"] = insider{person{"ann", []string{PermRegister, PermCancelOwn}}, nil}
+	lease := into[registered](r, r.do("POST", "/v1/runs", "outer", `{"kind":"turn","name":"agent's own"}`), 201).Run.ID
+	above, _ := r.tree.Run(lease)
+	tool := r.call("ann", `"tool"`, func(s *belay.Spec) { s.Parent = above })
+	who["tool"] = insider{person{"ann", []string{PermRegister, PermCancelOwn}}, []string{tool.ID().String()}}
+	for path, body := range map[string]string{"/report": `{"outcome":"completed"}`, "/heartbeat": ``} {
+		if got := r.do("POST", "/v1/runs/"+lease.String()+path, "tool", body); got.status != 404 {
+			t.Errorf("%s from inside: %d %s", path, got.status, got.body)
+		}
+	}
 	for token, body := range map[string]string{"agent": `{"kind":"turn","name":"x","parent":"` + beside.ID().String() + `"}`, "lost": `{"kind":"turn","name":"x"}`} {
 		if got := r.do("POST", "/v1/runs", token, body); got.status != 404 {
 			t.Errorf("%s: %d %s", token, got.status, got.body)

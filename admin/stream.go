@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/lease"
 )
 
 // Bounds of event streams.
@@ -71,7 +72,7 @@ func (a *API) serveEvents(w http.ResponseWriter, r *http.Request, p Principal, w
 		defer end()
 		ctx = limited
 	}
-	s := stream{api: a, who: p.Name(), w: w, out: http.NewResponseController(w), feed: a.feed, within: within, filter: f, pos: a.feed.now(), ctx: ctx}
+	s := stream{leases: a.leasesOf(p), isBelow: a.isBelow, who: p.Name(), w: w, out: http.NewResponseController(w), feed: a.feed, within: within, filter: f, pos: a.feed.now(), ctx: ctx}
 	resumed := true
 	if id := r.Header.Get("Last-Event-ID"); id != "" {
 		s.pos, resumed = a.feed.after(id)
@@ -91,16 +92,17 @@ func (a *API) serveEvents(w http.ResponseWriter, r *http.Request, p Principal, w
 
 // stream is one client of the feed. Only its handler uses it.
 type stream struct {
-	api    *API
-	who    string
-	w      http.ResponseWriter
-	out    *http.ResponseController
-	feed   *feed
-	within reach
-	filter belay.Filter
-	pos    uint64
-	ctx    context.Context // of the request
-	err    error           // of the first write that failed
+	who     string
+	leases  *lease.Registry // nil: what is shown here tells no runtime of a Stop
+	isBelow func(ctx context.Context, id, root belay.RunID) bool
+	w       http.ResponseWriter
+	out     *http.ResponseController
+	feed    *feed
+	within  reach
+	filter  belay.Filter
+	pos     uint64
+	ctx     context.Context // of the request
+	err     error           // of the first write that failed
 }
 
 func (s *stream) run() {
@@ -143,15 +145,24 @@ func (s *stream) send(n uint64, e *belay.Event) {
 	out := *e
 	out.Lost = 0
 	s.write(fmt.Sprintf("id: %s\nevent: %s\ndata: %s\n\n", s.feed.id(n), e.Type, compact(out)))
-	if s.err == nil && s.api.o.Leases != nil && e.Run.Owner == s.who {
-		s.api.o.Leases.Delivered(s.who, e.Run.ID, stepOf(e))
+	if s.err == nil && s.leases != nil && e.Run.Owner == s.who {
+		s.leases.Delivered(s.who, e.Run.ID, stepOf(e))
 	}
+}
+
+// leasesOf is where it counts that p was shown an event. An agent inside of a run
+// is not its runtime, although it may hold the same token.
+func (a *API) leasesOf(p Principal) *lease.Registry {
+	if len(insideOf(p)) > 0 {
+		return nil
+	}
+	return a.o.Leases
 }
 
 // under reports whether the run lies where the client looks.
 func (s *stream) under(i *belay.Info) bool {
 	root := s.filter.Under
-	return root.IsZero() || i.ID == root || i.Parent == root || s.api.isBelow(s.ctx, i.ID, root)
+	return root.IsZero() || i.ID == root || i.Parent == root || s.isBelow(s.ctx, i.ID, root)
 }
 
 // stepOf is the step of a Stop that an event shows; empty: none.

@@ -268,14 +268,16 @@ func (a *API) beat(ctx context.Context, in *beatIn) (*beatOut, error) {
 
 // leased is who asks and the run that they name. Whether it is a lease of theirs
 // is for the registry to say, which says the same of those that are not as of
-// unknown ones.
+// unknown ones. Who speaks from inside a run speaks only for runs below it: an
+// agent must not report the turn that it works in as ended, after which nobody
+// could stop it by that.
 func (a *API) leased(ctx context.Context, text string) (*guest, belay.RunID, error) {
 	g, err := a.runtime(ctx)
 	if err != nil {
 		return nil, belay.RunID{}, err
 	}
 	id, err := belay.ParseRunID(text)
-	if err != nil {
+	if inside := insideOf(g); err != nil || len(inside) > 0 && !a.confined(ctx, inside).below(id) {
 		return nil, id, problemOf(belay.ErrNotFound)
 	}
 	return g, id, nil

@@ -98,7 +98,7 @@ func (c *Client) await(ctx context.Context, begun time.Time, wait time.Duration,
 		defer end()
 		ctx = limited
 	}
-	err := c.follow(ctx, out.Results, each)
+	err := c.follow(ctx, out, each)
 	if errors.Is(err, errWaited) {
 		return nil // the verdicts are not final: the receipts say so
 	}
@@ -170,16 +170,16 @@ var errWaited = errors.New("the time to wait is over")
 
 // follow asks for the receipts that are not final until all are, and puts them
 // into the results.
-func (c *Client) follow(ctx context.Context, results []belay.CancelResult, each func(belay.CancelResult)) error {
-	open := make([]*belay.CancelResult, 0, len(results))
-	for i := range results {
-		open = append(open, &results[i])
+func (c *Client) follow(ctx context.Context, out *outcome, each func(belay.CancelResult)) error {
+	open := make([]*belay.CancelResult, 0, len(out.Results))
+	for i := range out.Results {
+		open = append(open, &out.Results[i])
 	}
 	timer := time.NewTimer(fastPoll)
 	defer timer.Stop()
 	for wait := fastPoll; ; wait = min(wait*2, slowPoll) {
 		var err error
-		if open, err = c.look(ctx, open, each); err != nil || len(open) == 0 {
+		if open, err = c.look(ctx, out.Stop, open, each); err != nil || len(open) == 0 {
 			return err
 		}
 		timer.Reset(wait)
@@ -193,28 +193,58 @@ func (c *Client) follow(ctx context.Context, results []belay.CancelResult, each 
 
 // look asks for each receipt once and returns those that are still open. A run
 // that the server has forgotten keeps the receipt that was seen last.
-func (c *Client) look(ctx context.Context, list []*belay.CancelResult, each func(belay.CancelResult)) (open []*belay.CancelResult, err error) {
+func (c *Client) look(ctx context.Context, stop belay.StopID, list []*belay.CancelResult, each func(belay.CancelResult)) (open []*belay.CancelResult, err error) {
+	together, err := c.receiptsOf(ctx, stop, list)
+	if err != nil {
+		return nil, err
+	}
 	for _, r := range list {
 		if r.Receipt == nil || r.Receipt.Final {
 			continue
 		}
-		d, err := c.Get(ctx, r.Run.ID)
-		switch {
-		case errors.Is(err, belay.ErrNotFound):
-			continue
-		case err != nil:
-			return nil, err
-		case d.Receipt == nil:
+		receipt := together[r.Run.ID]
+		if receipt == nil {
+			d, err := c.Get(ctx, r.Run.ID)
+			switch {
+			case errors.Is(err, belay.ErrNotFound):
+				continue
+			case err != nil:
+				return nil, err
+			}
+			r.Run, receipt = d.Info, d.Receipt
+		}
+		if receipt == nil {
 			open = append(open, r)
 			continue
 		}
-		if r.Run, r.Receipt = d.Info, d.Receipt; r.Receipt.Final {
+		r.Receipt = receipt
+		r.Run.Outcome, r.Run.Work, r.Run.Verdict, r.Run.Held = receipt.Outcome, receipt.Work, receipt.Verdict, receipt.Held
+		if receipt.Final {
 			each(*r)
 		} else {
 			open = append(open, r)
 		}
 	}
 	return open, nil
+}
+
+// receiptsOf asks for the receipts of one act at once, where there are many; nil
+// for a few. Runs that were being stopped before have receipts of that earlier
+// act, and are not among them.
+func (c *Client) receiptsOf(ctx context.Context, stop belay.StopID, list []*belay.CancelResult) (map[belay.RunID]*belay.Receipt, error) {
+	if len(list) <= fewIDs || stop.IsZero() {
+		return nil, nil //nolint:nilnil // nothing was asked
+	}
+	found := make(map[belay.RunID]*belay.Receipt, len(list))
+	for r, err := range c.Receipts(ctx, ReceiptQuery{Stop: stop}) {
+		if err != nil && !errors.Is(err, ErrIncomplete) {
+			return nil, err
+		}
+		if err == nil {
+			found[r.Run] = r
+		}
+	}
+	return found, nil
 }
 
 // ByRequest is what became of a cancel by a protocol's id.

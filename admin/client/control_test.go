@@ -122,6 +122,29 @@ func TestCancelWaits(t *testing.T) {
 	}
 }
 
+// TestCancelManyWaits: of many runs at once every verdict is waited for, also of
+// those that an earlier Stop had taken.
+func TestCancelManyWaits(t *testing.T) {
+	r := newRig(t, admin.Options{}, nil)
+	s := newStopper()
+	defer s.release()
+	var runs []*belay.Run
+	for n := range 100 {
+		runs = append(runs, r.call(fmt.Sprint("run", n), "bob", with(s)))
+	}
+	runs[0].Cancel(belay.Cancellation{Cause: belay.CauseUser})
+	time.AfterFunc(700*time.Millisecond, s.release)
+	results, err := r.as("op").Stop(t.Context(), belay.CancelRequest{Filter: belay.Filter{Owner: "bob"}, Wait: -1}, nil)
+	if err != nil || len(results) != 100 {
+		t.Fatalf("%d %v", len(results), err)
+	}
+	for _, c := range results {
+		if !c.Receipt.Final || c.Run.Work != belay.Stopped || c.Run.Verdict != belay.Confirmed {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
 // TestCancelEndsWaiting: the end of the context and of the wait end the waiting
 // with what is known; the Stop has been done.
 func TestCancelEndsWaiting(t *testing.T) {

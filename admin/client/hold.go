@@ -56,17 +56,23 @@ type holder struct {
 // listen rings when something was said about the run. The heartbeat that follows
 // says what: there is one place where orders come from.
 func (h *holder) listen(ctx context.Context) {
-	for e, err := range h.lease.client.Watch(ctx, belay.Filter{Under: h.lease.run, IDs: []belay.RunID{h.lease.run}}) {
+	events := h.lease.client.Watch(ctx, belay.Filter{Under: h.lease.run, IDs: []belay.RunID{h.lease.run}})
+	h.ring() // a Stop may have come before the stream was open
+	for e, err := range events {
 		if err == nil && e.Run.Cancellation == nil {
 			continue // a heartbeat of ours may have made it
 		}
 		if err == nil {
 			h.stop(e.Run.Cancellation)
 		}
-		select {
-		case h.bell <- struct{}{}:
-		default:
-		}
+		h.ring() // also after an error: the stream is broken, or will be open anew
+	}
+}
+
+func (h *holder) ring() {
+	select {
+	case h.bell <- struct{}{}:
+	default: // it was rung and not yet answered
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/admin"
 	"github.com/belayhq/belay/admin/client"
+	"github.com/belayhq/belay/lease"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -67,7 +68,9 @@ type rig struct {
 func newRig(t *testing.T, o admin.Options, front func(http.Handler) http.Handler) *rig {
 	t.Helper()
 	r := &rig{T: t, tree: belay.NewTree(belay.Options{}), front: front}
-	o.Control, o.Authorizer = r.tree, everybody
+	leases := lease.New(r.tree, lease.Options{})
+	t.Cleanup(leases.Close)
+	o.Control, o.Authorizer, o.Leases, o.Approvals = r.tree, everybody, leases, r.tree
 	if o.Limiter == nil {
 		o.Limiter = admin.NewRates(1e6, 1e6)
 	}

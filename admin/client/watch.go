@@ -23,7 +23,7 @@ const (
 )
 
 // ErrLost says that events are missing and nobody knows how many, since the
-// server was started anew. Who keeps a picture of the runs lists them again.
+// server was started anew, or the stream broke before its first event. Who keeps a picture of the runs lists them again.
 var ErrLost = errors.New("events were lost, and it is not known how many; list the runs again")
 
 var errSilent = fmt.Errorf("%w: the event stream was silent for too long", belay.ErrUnreachable)
@@ -132,6 +132,10 @@ func (w *watch) run(s *stream, err error, yield func(belay.Event, error) bool) {
 			return
 		}
 		s, err = w.connect()
+		if err == nil && w.last == "" && !yield(belay.Event{}, ErrLost) { // there is nothing to go on behind
+			s.close()
+			return
+		}
 	}
 }
 

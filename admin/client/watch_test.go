@@ -123,6 +123,24 @@ func TestWatchSaysWhatIsLost(t *testing.T) {
 	}
 }
 
+// TestWatchBreaksEarly: with no event yet there is nothing to go on behind, and
+// that is said.
+func TestWatchBreaksEarly(t *testing.T) {
+	b := &breaker{}
+	r := newRig(t, admin.Options{}, b.front)
+	events := r.as("op").Watch(t.Context(), belay.Filter{})
+	(*b.cut.Load())(nil)
+	var got []error
+	for _, err := range events {
+		if got = append(got, err); len(got) == 2 {
+			break
+		}
+	}
+	if !errors.Is(got[0], belay.ErrUnreachable) || !errors.Is(got[1], client.ErrLost) {
+		t.Errorf("%v", got)
+	}
+}
+
 // TestWatchRefused: a refusal ends the loop; asking again would change nothing.
 func TestWatchRefused(t *testing.T) {
 	r := newRig(t, admin.Options{}, nil)
