@@ -27,6 +27,9 @@ func (s *Server) openMetrics() error {
 	if s.ledger != nil {
 		o.Ledger = s.ledgerStats
 	}
+	if s.tracer != nil {
+		o.Traces = func() metrics.TraceStats { return metrics.TraceStats(s.tracer.Stats()) }
+	}
 	m, err := metrics.New(o)
 	if err != nil {
 		return err

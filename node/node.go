@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/admin"
@@ -15,6 +16,7 @@ import (
 	"github.com/belayhq/belay/ledger"
 	"github.com/belayhq/belay/metrics"
 	"github.com/belayhq/belay/serve"
+	"github.com/belayhq/belay/tracing"
 )
 
 // Options say what a server is. Serve with its Tree and Log is required; the
@@ -48,6 +50,7 @@ type Options struct {
 	Leases *lease.Options
 
 	Metrics *MetricsOptions // nil: there is no /metrics
+	Traces  *tracing.Config // nil: calls are no spans
 }
 
 // LedgerOptions say where ended runs and receipts are kept.
@@ -73,6 +76,7 @@ type Server struct {
 	latch   admin.Switch
 	early   *admin.Tombstones
 	metrics *metrics.Metrics // nil counts nothing
+	tracer  *tracing.Tracer  // nil: none
 	problem error            // why there is no ledger, although there was to be one
 }
 
@@ -99,6 +103,9 @@ func Open(o Options) (_ *Server, err error) {
 		return nil, err
 	}
 	s.hub = serve.New(s.hubOptions())
+	if err := s.openTraces(); err != nil {
+		return nil, err
+	}
 	if err := s.openMetrics(); err != nil {
 		return nil, err
 	}
@@ -115,7 +122,7 @@ func (s *Server) hubOptions() serve.Options {
 	o.Identify = s.identify
 	o.Gate = gate{s}
 	o.PassCancels = s.o.NoCancellation
-	o.NameRuns, o.Trace = true, true
+	o.NameRuns, o.Trace = true, s.o.Traces != nil
 	o.Ready = s.ready
 	return o
 }
@@ -160,21 +167,28 @@ func (s *Server) Hub() *serve.Hub { return s.hub }
 // HTTP is the server for everything, with the hub's limits.
 func (s *Server) HTTP() *http.Server { return s.hub.Server(s.remember) }
 
-// Close ends what this package has opened: event streams, the ledger, and what
-// fetches keys. The hub is closed and the tree ended before, so that everything
-// that ended is written down. ctx bounds how long the last records may take.
+// Close ends what this package has opened: event streams, leases, spans that
+// were not sent yet, the ledger, and what fetches keys. The hub is closed and the
+// tree ended before, so that everything that ended is written down. ctx bounds
+// how long the last records may take.
 func (s *Server) Close(ctx context.Context) error {
 	s.api.Close()
 	return s.release(ctx)
 }
 
-// release ends what Open has opened so far.
+// release ends what Open has opened so far. Spans are worth less than records,
+// and their receiver may not be there: they get a part of the time.
 func (s *Server) release(ctx context.Context) error {
 	if s.leases != nil {
 		s.leases.Close()
 	}
 	if s.metrics != nil {
 		s.metrics.Close()
+	}
+	brief, end := context.WithTimeoutCause(ctx, spanLimit, errSpanLimit)
+	defer end()
+	if err := s.tracer.Close(brief); err != nil {
+		s.log.Warn("not every span could be sent", "error", err)
 	}
 	if a := s.who.Load(); a != nil {
 		a.Close()
@@ -183,6 +197,19 @@ func (s *Server) release(ctx context.Context) error {
 		return nil
 	}
 	return s.ledger.Close(ctx)
+}
+
+const spanLimit = 2 * time.Second
+
+var errSpanLimit = errors.New("the last spans were not taken in time")
+
+// openTraces makes runs spans.
+func (s *Server) openTraces() (err error) {
+	if s.o.Traces == nil {
+		return nil
+	}
+	s.tracer, err = tracing.New(tracing.Options{Control: s.tree, Config: *s.o.Traces, Log: s.log, Version: s.o.Serve.Version})
+	return err
 }
 
 // openLedger opens the file and follows the tree.

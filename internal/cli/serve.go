@@ -15,6 +15,7 @@ import (
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/internal/config"
 	"github.com/belayhq/belay/node"
+	"github.com/belayhq/belay/tracing"
 )
 
 type serveCmd struct {
@@ -63,6 +64,10 @@ func (c *serveCmd) Run(env *Env) error {
 		sayProblems(env, err)
 		return exitWith(ExitUsage)
 	}
+	traces, err := tracing.FromEnv(env.Getenv)
+	if err != nil {
+		return exitErrorf(ExitUsage, "serve: %v", err)
+	}
 	ctx := context.Background()
 	l, err := plan.listen(ctx, conf)
 	if err != nil { // which may have lines of its own, to be copied
@@ -74,7 +79,7 @@ func (c *serveCmd) Run(env *Env) error {
 	defer signal.Stop(signals)
 	tune(half())
 	h := openHost(ctx, withLog(env, conf), "serve "+l.Addr().String())
-	n, err := node.Open(plan.node(env, h, conf))
+	n, err := node.Open(plan.node(env, h, conf, traces))
 	if err != nil {
 		_ = l.Close()
 		h.close()

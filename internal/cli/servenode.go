@@ -13,6 +13,7 @@ import (
 	"github.com/belayhq/belay/node"
 	"github.com/belayhq/belay/proc"
 	"github.com/belayhq/belay/serve"
+	"github.com/belayhq/belay/tracing"
 )
 
 // listen binds the address, open to other machines only where somebody is
@@ -26,7 +27,7 @@ func (p *servePlan) listen(ctx context.Context, c *config.Config) (net.Listener,
 }
 
 // node is what the configuration says of the server as a whole.
-func (p *servePlan) node(env *Env, h *host, c *config.Config) node.Options {
+func (p *servePlan) node(env *Env, h *host, c *config.Config, traces tracing.Config) node.Options {
 	o := node.Options{
 		Serve: serve.Options{
 			Tree: h.tree, Parent: h.parent.Run(), Log: h.log, Facts: h.facts,
@@ -41,6 +42,9 @@ func (p *servePlan) node(env *Env, h *host, c *config.Config) node.Options {
 	}
 	if hooks := c.Leases.Webhooks; c.Leases.Enabled {
 		o.Leases = &lease.Options{Hooks: lease.Hooks{Private: hooks == "private", Plain: hooks == "private", NoLoopback: hooks == "public"}}
+	}
+	if c.Traces.Enabled && traces.On() {
+		o.Traces = &traces
 	}
 	if c.Metrics.Enabled {
 		o.Metrics = &node.MetricsOptions{Public: c.Metrics.Public}
