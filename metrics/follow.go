@@ -15,8 +15,12 @@ const (
 	lastPause  = 30 * time.Second
 )
 
-// manyRuns is how many runs in flight make a look without need too dear.
-const manyRuns = 20_000
+// How dear a look is depends on the runs in flight: few can be looked at without
+// need, many are only if there is a reason.
+const (
+	fewRuns  = 1_000
+	manyRuns = 20_000
+)
 
 // counted is what a Control may say about itself at no cost; *belay.Tree does.
 type counted interface{ InFlight() int }
@@ -99,8 +103,14 @@ func (m *Metrics) plausible() bool {
 	m.book.buried = nil // what was on the way has long arrived
 	m.book.servers.askAgain()
 	m.mu.Unlock()
-	if c, ok := m.opts.Control.(counted); ok {
-		return c.InFlight() == n && (quiet || n > manyRuns)
+	c, ok := m.opts.Control.(counted)
+	switch {
+	case ok && c.InFlight() != n:
+		return false
+	case n <= fewRuns:
+		return ok && n == 0
+	case ok && n > manyRuns:
+		return true
 	}
 	return quiet
 }

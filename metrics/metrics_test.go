@@ -277,6 +277,8 @@ func TestCountsARunThatComesBack(t *testing.T) {
 // deaf can be told and killed, and nothing comes of it.
 type deaf struct{}
 
-func (deaf) Tell(context.Context, *belay.Cancellation) (*belay.Evidence, error)      { return nil, nil }
+func (deaf) Tell(context.Context, *belay.Cancellation) (*belay.Evidence, error) { return nil, nil }
+
 func (deaf) Terminate(context.Context, *belay.Cancellation) (*belay.Evidence, error) { return nil, nil }
-func (deaf) Kill(context.Context, *belay.Cancellation) (*belay.Evidence, error)      { return nil, nil }
+
+func (deaf) Kill(context.Context, *belay.Cancellation) (*belay.Evidence, error) { return nil, nil }
