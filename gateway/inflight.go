@@ -1,24 +1,36 @@
 package gateway
 
+import "github.com/belayhq/belay"
+
 // InFlight is how many things of the session are not over, about: calls and
-// other requests of the caller, calls between two legs, tasks that somebody
-// waits for, and calls that were stopped and whose receipt is not final yet. It
-// is 0 if and only if nothing is. Unlike a look at the tree it costs nothing of
-// what other sessions have in flight, and it counts calls that hang below runs
-// elsewhere, too.
+// other requests of the caller, calls between two legs, tasks, and what was
+// stopped and has no final receipt yet. It is 0 if and only if nothing is.
+// Unlike a look at the tree it costs nothing of what other sessions have in
+// flight, and it counts calls that hang below runs elsewhere, too.
 func (s *Session) InFlight() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := len(s.calls) + len(s.tasks)
+	n := len(s.calls)
+	for _, t := range s.tasks {
+		if !settled(t.run) {
+			n++
+		}
+	}
 	for _, r := range s.rounds.byKey {
 		if r.of != nil && r.of.parked {
 			n++
 		}
 	}
 	for _, d := range s.doubts {
-		if r := d.run.Receipt(); r == nil || !r.Final {
+		if !settled(d.run) {
 			n++
 		}
 	}
 	return n
+}
+
+// settled reports whether a run was stopped and its receipt is final.
+func settled(run *belay.Run) bool {
+	r := run.Receipt()
+	return r != nil && r.Final
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -242,4 +243,77 @@ func TestLeavesBesideManyRuns(t *testing.T) {
 	if a := r.wait(got, 15*time.Second); a.status != 200 || !strings.Contains(a.body, "120 ticks") {
 		t.Errorf("the call in flight got %+v", a)
 	}
+}
+
+// TestInFlight: a session has something in flight from a call's arrival until it
+// is answered, or until the receipt of its Stop is final, and nothing after that.
+func TestInFlight(t *testing.T) {
+	r := newRig(t, nil)
+	d := r.fake("tools")
+	d.Enforce, d.Grace = config.Some("never"), config.Some(1500*time.Millisecond) // so that the receipt takes its time
+	r.apply(d)
+	session := r.begin("tools")
+	e := r.hub.endpoints()[0]
+	e.mu.Lock()
+	var in *held
+	for s := range e.sessions {
+		in = s
+	}
+	e.mu.Unlock()
+	r.eventually("nothing is in flight", func() bool { return in.InFlight() == 0 })
+	got := async(func() (answer, error) {
+		return r.post(Path("tools"), session, call(7, "tick", `{"key":"k","n":250,"deaf":true}`))
+	})
+	r.event("k", "tick")
+	if n := in.InFlight(); n != 1 {
+		t.Errorf("%d are in flight beside one call", n)
+	}
+	r.must(r.post(Path("tools"), session, cancelOf("7")))
+	r.wait(got, 5*time.Second)
+	if n := in.InFlight(); n != 1 {
+		t.Errorf("%d are in flight while a stopped call may be at work", n)
+	}
+	r.eventually("nothing is in flight when the receipt is final", func() bool { return in.InFlight() == 0 })
+}
+
+// TestTellWhileAllChanges: sessions come, go and are replaced while everybody is
+// told: nothing races, waits for ever or is told twice.
+func TestTellWhileAllChanges(t *testing.T) {
+	r := newRig(t, nil)
+	one := r.fake("tools")
+	r.apply(one)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for n := 0; ; n++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if _, err := r.hub.Tell(t.Context(), "", "x", frameOf(fmt.Sprint("n", n, "-"))); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for i := range 3 {
+		a, b := r.listens(Path("tools"), ""), r.listens(JoinedPath, "")
+		r.eventually("both hear something", func() bool { return a.count("-") > 0 && b.count("-") > 0 })
+		one.Labels = map[string]string{"n": fmt.Sprint(i)}
+		r.apply(one)
+		r.must(r.post(Path("tools"), r.begin("tools"), `{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+		for _, l := range []*listener{a, b} {
+			l.mu.Lock()
+			seen := map[string]bool{}
+			for _, h := range l.heard {
+				if strings.Contains(h, "cancelled") && seen[h] {
+					t.Errorf("told twice: %s", h)
+				}
+				seen[h] = true
+			}
+			l.mu.Unlock()
+		}
+	}
+	close(stop)
+	wg.Wait()
 }
