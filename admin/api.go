@@ -82,6 +82,8 @@ type API struct {
 	doc     *huma.OpenAPI // what /openapi.json shows
 
 	patience time.Duration // for a body; tests have less
+	calm     time.Duration // before a refusal of too many requests; tests have less
+	held     chan struct{} // such refusals that wait
 }
 
 // New returns a door to a Control. It fails if a required option is missing or
@@ -113,7 +115,7 @@ func New(o Options) (*API, error) {
 		o.Version = "dev"
 	}
 	o.Permissions = checkPermissions(o.Permissions)
-	a := &API{o: o, memory: newMemory(), begun: newMemory(), opens: make(map[string][]string), patience: bodyPatience}
+	a := &API{o: o, memory: newMemory(), begun: newMemory(), opens: make(map[string][]string), patience: bodyPatience, calm: calmFor, held: make(chan struct{}, calmMax)}
 	a.feed = newFeed(o.Control)
 	a.v1 = a.newV1()
 	return a, nil

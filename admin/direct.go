@@ -55,9 +55,7 @@ func (a *API) serveDirect(w http.ResponseWriter, r *http.Request, path string) b
 		refuse(w, status, detail)
 		return true
 	}
-	if ok, retry := a.o.Limiter.Allow(p.Name()); !ok {
-		w.Header().Set("Retry-After", retryAfter(retry))
-		refuse(w, http.StatusTooManyRequests, "Too many requests")
+	if !a.allow(w, r, a.o.Limiter, p, func(status int) { refuse(w, status, "Too many requests") }) {
 		return true
 	}
 	if !isJSON(r) {

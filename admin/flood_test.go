@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -45,4 +46,31 @@ func TestFlood(t *testing.T) {
 	if worst := took[len(took)-1]; worst > time.Second {
 		t.Errorf("a cancel took %v beside the flood", worst)
 	}
+}
+
+// Who asks too often waits for the answer, so that a flood is slowed down by its
+// own connections; only so many are held, and a client that goes away is let go.
+func TestCalm(t *testing.T) {
+	r := newRig(t, Options{Limiter: NewRates(0.001, 1)})
+	r.api.calm = 100 * time.Millisecond
+	took := func() time.Duration {
+		start := time.Now()
+		r.want(r.status("op", "x"), 429, `{"detail":"Too many requests"}`)
+		return time.Since(start)
+	}
+	r.status("op", "x") // what there is
+	if d := took(); d < r.api.calm {
+		t.Errorf("answered after %v", d)
+	}
+	for range calmMax {
+		r.api.held <- struct{}{}
+	}
+	r.api.calm = time.Hour
+	took() // at once, or the test never ends
+	for range calmMax {
+		<-r.api.held
+	}
+	gone, end := context.WithCancel(t.Context())
+	end()
+	r.api.hold(gone)
 }

@@ -295,6 +295,7 @@ func TestOpenAPIRefusals(t *testing.T) {
 		d.check(operation, got)
 	}
 	limited := newLeaseRig(t, Options{Limiter: NewRates(0.01, 1), LeaseLimiter: NewRates(0.01, 1)})
+	limited.api.calm = 0
 	for operation := range d.operations {
 		method, path, _ := strings.Cut(operation, " ")
 		if method == "GET" || strings.Contains(path, "rpc") || strings.Contains(path, "notifications") {

@@ -76,9 +76,7 @@ func (a *API) admit(w http.ResponseWriter, r *http.Request, does verb) (asker, b
 		refuse(w, http.StatusForbidden, "Access denied")
 		return asker{}, false
 	}
-	if ok, retry := a.o.Limiter.Allow(p.Name()); !ok {
-		w.Header().Set("Retry-After", retryAfter(retry))
-		refuse(w, http.StatusTooManyRequests, "Too many requests")
+	if !a.allow(w, r, a.o.Limiter, p, func(status int) { refuse(w, status, "Too many requests") }) {
 		return asker{}, false
 	}
 	return newAsker(p, within, viaOrchestrate, r), true

@@ -71,12 +71,9 @@ func (a *API) guard(mux *http.ServeMux) http.Handler {
 			problem(w, http.StatusForbidden, "this needs the permission "+strings.Join(needed, " or "))
 			return
 		}
-		if limiter := a.limiterFor(r); limiter != nil {
-			if ok, retry := limiter.Allow(p.Name()); !ok {
-				w.Header().Set("Retry-After", retryAfter(retry))
-				problem(w, http.StatusTooManyRequests, "too many requests; try again later")
-				return
-			}
+		limiter := a.limiterFor(r)
+		if limiter != nil && !a.allow(w, r, limiter, p, func(status int) { problem(w, status, "too many requests; try again later") }) {
+			return
 		}
 		format, export := exportOf(r)
 		switch {

@@ -40,7 +40,28 @@ type order struct {
 type outcome struct {
 	Stop    belay.StopID         `json:"stop"`
 	Final   bool                 `json:"final"`
+	Stored  *bool                `json:"stored"`
 	Results []belay.CancelResult `json:"results"`
+}
+
+// ErrNotStored says that a Stop was carried out, but that the server could not
+// write every receipt down: what was returned may not be found after a crash. It
+// stands beside the results.
+var ErrNotStored = errors.New("the Stop was carried out, but the server could not store every receipt")
+
+// note keeps that a receipt could not be stored.
+func (o *outcome) note(stored *bool) {
+	if stored != nil && !*stored {
+		o.Stored = stored
+	}
+}
+
+// kept is nil if everything that had to be stored was.
+func (o *outcome) kept() error {
+	if o.Stored != nil && !*o.Stored {
+		return ErrNotStored
+	}
+	return nil
 }
 
 // Cancel implements [belay.Control]. Of the request's Cancellation only the
@@ -91,7 +112,7 @@ func (c *Client) await(ctx context.Context, begun time.Time, wait time.Duration,
 		each(r)
 	}
 	if out.Final || wait == 0 {
-		return nil
+		return out.kept()
 	}
 	if wait > 0 {
 		limited, end := context.WithDeadlineCause(ctx, begun.Add(wait), errWaited)
@@ -99,8 +120,8 @@ func (c *Client) await(ctx context.Context, begun time.Time, wait time.Duration,
 		ctx = limited
 	}
 	err := c.follow(ctx, out, each)
-	if errors.Is(err, errWaited) {
-		return nil // the verdicts are not final: the receipts say so
+	if err == nil || errors.Is(err, errWaited) {
+		return out.kept() // verdicts that are not final say so themselves
 	}
 	return err
 }
@@ -179,7 +200,7 @@ func (c *Client) follow(ctx context.Context, out *outcome, each func(belay.Cance
 	defer timer.Stop()
 	for wait := fastPoll; ; wait = min(wait*2, slowPoll) {
 		var err error
-		if open, err = c.look(ctx, out.Stop, open, each); err != nil || len(open) == 0 {
+		if open, err = c.look(ctx, out, open, each); err != nil || len(open) == 0 {
 			return err
 		}
 		timer.Reset(wait)
@@ -192,9 +213,10 @@ func (c *Client) follow(ctx context.Context, out *outcome, each func(belay.Cance
 }
 
 // look asks for each receipt once and returns those that are still open. A run
-// that the server has forgotten keeps the receipt that was seen last.
-func (c *Client) look(ctx context.Context, stop belay.StopID, list []*belay.CancelResult, each func(belay.CancelResult)) (open []*belay.CancelResult, err error) {
-	together, err := c.receiptsOf(ctx, stop, list)
+// that the server has forgotten keeps the receipt that was seen last. A final one
+// is asked for by its run, which is when the server makes sure that it is on disk.
+func (c *Client) look(ctx context.Context, out *outcome, list []*belay.CancelResult, each func(belay.CancelResult)) (open []*belay.CancelResult, err error) {
+	together, err := c.receiptsOf(ctx, out.Stop, list)
 	if err != nil {
 		return nil, err
 	}
@@ -202,24 +224,23 @@ func (c *Client) look(ctx context.Context, stop belay.StopID, list []*belay.Canc
 		if r.Receipt == nil || r.Receipt.Final {
 			continue
 		}
-		receipt := together[r.Run.ID]
-		if receipt == nil {
-			d, err := c.Get(ctx, r.Run.ID)
-			switch {
-			case errors.Is(err, belay.ErrNotFound):
-				continue
-			case err != nil:
-				return nil, err
-			}
-			r.Run, receipt = d.Info, d.Receipt
-		}
-		if receipt == nil {
+		if known := together[r.Run.ID]; known != nil && !known.Final {
+			r.Receipt = known
 			open = append(open, r)
 			continue
 		}
-		r.Receipt = receipt
-		r.Run.Outcome, r.Run.Work, r.Run.Verdict, r.Run.Held = receipt.Outcome, receipt.Work, receipt.Verdict, receipt.Held
-		if receipt.Final {
+		t, err := c.tree(ctx, r.Run.ID)
+		switch {
+		case errors.Is(err, belay.ErrNotFound):
+			continue
+		case err != nil:
+			return nil, err
+		case t.Run.Receipt == nil:
+			open = append(open, r)
+			continue
+		}
+		out.note(t.Stored)
+		if r.Run, r.Receipt = t.Run.Info, t.Run.Receipt; r.Receipt.Final {
 			each(*r)
 		} else {
 			open = append(open, r)

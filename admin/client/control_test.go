@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -142,6 +143,33 @@ func TestCancelManyWaits(t *testing.T) {
 		if !c.Receipt.Final || c.Run.Work != belay.Stopped || c.Run.Verdict != belay.Confirmed {
 			t.Errorf("%+v", c)
 		}
+	}
+}
+
+// TestCancelSaysWhatIsNotStored: a Stop whose receipt could not be written down
+// is one all the same, and it is said; a wait asks until the disk has it.
+func TestCancelSaysWhatIsNotStored(t *testing.T) {
+	var fail atomic.Bool
+	var stored atomic.Int32
+	r := newRig(t, admin.Options{Commit: func(_ context.Context, runs ...belay.Detail) error {
+		if fail.Load() {
+			return errors.New("the disk is full")
+		}
+		stored.Add(int32(len(runs)))
+		return nil
+	}}, nil)
+	c := r.as("op")
+	s := newStopper()
+	time.AfterFunc(700*time.Millisecond, s.release)
+	stop := func(run *belay.Run) ([]belay.CancelResult, error) {
+		return c.Stop(t.Context(), belay.CancelRequest{Filter: belay.Filter{IDs: []belay.RunID{run.ID()}}, Wait: -1}, nil)
+	}
+	if got, err := stop(r.call("slow", "bob", with(s))); err != nil || len(got) != 1 || stored.Load() == 0 {
+		t.Errorf("%+v %v, %d stored", got, err, stored.Load())
+	}
+	fail.Store(true)
+	if got, err := stop(r.call("unlucky", "bob")); !errors.Is(err, client.ErrNotStored) || len(got) != 1 || !got[0].Receipt.Final {
+		t.Errorf("%+v %v", got, err)
 	}
 }
 

@@ -214,13 +214,21 @@ func (c *Client) Get(ctx context.Context, id belay.RunID) (belay.Detail, error) 
 // Subtree returns a run with its receipt, and the runs below it, oldest first.
 // An unknown run, and one that the caller may not see, is [belay.ErrNotFound].
 func (c *Client) Subtree(ctx context.Context, id belay.RunID) (belay.Detail, []belay.Info, error) {
-	var tree struct {
-		Run   belay.Detail `json:"run"`
-		Below []belay.Info `json:"below"`
-	}
+	t, err := c.tree(ctx, id)
+	return t.Run, t.Below, err
+}
+
+// runTree is the answer about one run.
+type runTree struct {
+	Run    belay.Detail `json:"run"`
+	Below  []belay.Info `json:"below"`
+	Stored *bool        `json:"stored"` // whether the final receipt is on disk; nil: nothing had to be
+}
+
+func (c *Client) tree(ctx context.Context, id belay.RunID) (t runTree, err error) {
 	if id.IsZero() {
-		return belay.Detail{}, nil, fmt.Errorf("%w: the id is empty", belay.ErrNotFound)
+		return t, fmt.Errorf("%w: the id is empty", belay.ErrNotFound)
 	}
-	_, err := c.do(ctx, call{method: http.MethodGet, path: "/v1/runs/" + id.String()}, &tree)
-	return tree.Run, tree.Below, err
+	_, err = c.do(ctx, call{method: http.MethodGet, path: "/v1/runs/" + id.String()}, &t)
+	return t, err
 }
