@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/admin/client"
 	"github.com/belayhq/belay/local"
 )
 
@@ -82,6 +83,9 @@ func (c *cancelCmd) Run(env *Env) error {
 	if !interrupted {
 		err = at.explained(err)
 		env.warn(err)
+	}
+	if errors.Is(err, client.ErrNotStored) {
+		err = nil // it was said, and the Stop is none the less done
 	}
 	view.finish(results)
 	if c.JSON {

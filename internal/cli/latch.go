@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -137,10 +138,13 @@ func (c *latchEngageCmd) Run(env *Env) error {
 	case ctx.Err() != nil:
 		env.Warnf("stopped waiting; the latch is engaged and the Stop goes on")
 		return exitWith(ExitStopped)
+	case errors.Is(err, client.ErrNotStored):
+		env.warn(err)
 	case err != nil:
 		env.warn(at.explain(err))
 		return exitWith(ExitUnconfirmed)
-	case !allDone(done.Results):
+	}
+	if !allDone(done.Results) {
 		return exitWith(ExitUnconfirmed)
 	}
 	return nil
