@@ -27,6 +27,7 @@ type description struct {
 	openAPI    string
 	operations map[string]operationDoc // by method and path
 	schemas    json.RawMessage
+	ready      map[string]*jsonschema.Resolved // by the text of the schema
 }
 
 type operationDoc struct {
@@ -54,7 +55,7 @@ func (r *rig) describe() *description {
 	if err := json.Unmarshal([]byte(text), &doc); err != nil {
 		r.Fatal(err)
 	}
-	d := &description{rig: r, openAPI: doc.OpenAPI, operations: make(map[string]operationDoc), schemas: doc.Components.Schemas}
+	d := &description{rig: r, openAPI: doc.OpenAPI, operations: make(map[string]operationDoc), schemas: doc.Components.Schemas, ready: make(map[string]*jsonschema.Resolved)}
 	for path, item := range doc.Paths {
 		for method, op := range item {
 			d.operations[strings.ToUpper(method)+" "+path] = op
@@ -95,17 +96,26 @@ func (d *description) check(operation string, got answer) {
 }
 
 func (d *description) validate(schema json.RawMessage, body string) error {
-	root := `{"$schema":"https://json-schema.org/draft/2020-12/schema","$defs":` + string(d.schemas) + `,"allOf":[` + string(schema) + `]}`
-	var s jsonschema.Schema
-	if err := json.Unmarshal([]byte(root), &s); err != nil {
-		return err
-	}
-	resolved, err := s.Resolve(nil)
+	resolved, err := d.resolved(schema)
 	if err != nil {
 		return err
 	}
 	var v any
 	return errors.Join(json.Unmarshal([]byte(body), &v), resolved.Validate(v))
+}
+
+func (d *description) resolved(schema json.RawMessage) (*jsonschema.Resolved, error) {
+	if known := d.ready[string(schema)]; known != nil {
+		return known, nil
+	}
+	root := `{"$schema":"https://json-schema.org/draft/2020-12/schema","$defs":` + string(d.schemas) + `,"allOf":[` + string(schema) + `]}`
+	var s jsonschema.Schema
+	if err := json.Unmarshal([]byte(root), &s); err != nil {
+		return nil, err
+	}
+	resolved, err := s.Resolve(nil)
+	d.ready[string(schema)] = resolved
+	return resolved, err
 }
 
 // Every operation is asked for real, in most of the ways that it answers; each
@@ -117,6 +127,12 @@ func TestOpenAPI(t *testing.T) {
 	d := r.describe()
 	if !strings.HasPrefix(d.openAPI, "3.1") {
 		t.Errorf("version %q", d.openAPI)
+	}
+	who := d.operations["GET /v1/whoami"].Responses["200"].Content["application/json"].Schema
+	for _, wrong := range []string{`{}`, `{"name":7,"permissions":[],"inside":[]}`, `{"name":"n","permissions":null,"inside":[]}`, `{"name":"n","permissions":[],"inside":[],"more":1}`} {
+		if d.validate(who, wrong) == nil {
+			t.Fatalf("the validator takes %s", wrong)
+		}
 	}
 	run := r.call("ann", `"x"`, with(&stopper{}))
 	r.call("ann", `"y"`, func(s *belay.Spec) { s.Parent = run })
