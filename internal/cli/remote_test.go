@@ -3,10 +3,19 @@
 package cli
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"os"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/admin/client"
+	"github.com/belayhq/belay/auth"
 )
 
 // TestRemote runs every script in testdata/remote: the commands against a real
@@ -32,5 +41,59 @@ func TestRemote(t *testing.T) {
 		"json":   checkJSON,
 		"within": waitFor,
 		"runid":  setRunID,
+		"grant":  grant,
+		"turn":   holdTurn,
+		"heard":  heard,
 	})
+}
+
+// grant makes a token for a principal: NAME.token gets it, belay.yaml its hash:
+// grant NAME ROLE….
+func grant(ts *testscript.TestScript, _ bool, args []string) {
+	token, hash := auth.NewToken()
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]+".token"), []byte(token+"\n"), 0o600))
+	f, err := os.OpenFile(ts.MkAbs("belay.yaml"), os.O_APPEND|os.O_WRONLY, 0)
+	ts.Check(err)
+	_, err = fmt.Fprintf(f, "    - {name: %s, hash: %q, roles: [%s]}\n", args[0], hash, strings.Join(args[1:], ", "))
+	ts.Check(errors.Join(err, f.Close()))
+}
+
+// holdTurn is another runtime with a turn of its own: turn VAR NAME TOKENFILE
+// sets VAR to the run's id. When it is stopped it writes the cause into
+// NAME.stopped and reports.
+func holdTurn(ts *testscript.TestScript, _ bool, args []string) {
+	token, err := os.ReadFile(ts.MkAbs(args[2]))
+	ts.Check(err)
+	c, err := client.New(client.Options{Server: ts.Getenv("URL"), Token: strings.TrimSpace(string(token))})
+	ts.Check(err)
+	lease, err := c.Register(context.Background(), client.Registration{
+		Kind: belay.KindTurn, Name: args[1], Labels: map[string]string{"trace_id": "trace-" + args[1]}, RequestID: "turn",
+	})
+	ts.Check(err)
+	ts.Setenv(args[0], lease.Run().String())
+	ctx, release := lease.Hold(context.Background())
+	file := ts.MkAbs(args[1] + ".stopped")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		<-ctx.Done()
+		if belay.CancellationOf(ctx) != nil {
+			_, err := lease.Finish(ctx, nil)
+			_ = os.WriteFile(file, fmt.Append(nil, context.Cause(ctx), "; reported: ", err, "\n"), 0o600)
+		}
+	}()
+	ts.Defer(func() { release(); <-done; c.CloseIdle() })
+}
+
+// heard waits until belay ps --watch --json, which prints into a file, has
+// begun to watch, and then ends: heard VAR FILE NAME registers turns until one is
+// printed.
+func heard(ts *testscript.TestScript, _ bool, args []string) {
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		if text, err := os.ReadFile(ts.MkAbs(args[1])); err == nil && strings.Contains(string(text), args[2]) {
+			return
+		}
+		holdTurn(ts, false, []string{args[0], args[2], "bot.token"})
+	}
+	ts.Fatalf("%s never held %s", args[1], args[2])
 }
