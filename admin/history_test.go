@@ -162,7 +162,7 @@ func TestClientGone(t *testing.T) {
 func TestBounds(t *testing.T) {
 	rates := NewRates(1e9, 1)
 	marks := NewTombstones()
-	for i := range maxPrincipals + 100 {
+	for i := range maxPrincipals + 10 {
 		name := "p" + string(rune('a'+i%26)) + time.Duration(i).String()
 		rates.Allow(name)
 		marks.Put(name, "x", belay.Cancellation{})
