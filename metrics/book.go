@@ -91,7 +91,7 @@ func (b *book) reopen(i *belay.Info, r *belay.Receipt) entry {
 // begin counts a run that was not seen before.
 func (b *book) begin(i *belay.Info) entry {
 	en := b.open(i)
-	b.count.started.WithLabelValues(b.words.kinds.name(en.kind), b.servers.names[en.server]).Inc()
+	b.count.started.WithLabelValues(b.words.kinds.name(en.kind), b.servers.name(en.server)).Inc()
 	return en
 }
 
@@ -124,7 +124,7 @@ func (b *book) end(id belay.RunID, i *belay.Info) {
 		return
 	}
 	kind, outcome := b.words.kinds.name(en.kind), b.words.outcomes.label(i.Outcome)
-	b.count.ended.WithLabelValues(kind, b.servers.names[en.server], outcome).Inc()
+	b.count.ended.WithLabelValues(kind, b.servers.name(en.server), outcome).Inc()
 	if i.Kind != belay.KindSession && !i.Ended.IsZero() {
 		b.count.took.WithLabelValues(kind, outcome).Observe(seconds(i.Ended.Sub(i.Started)))
 	}

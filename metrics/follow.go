@@ -165,7 +165,7 @@ func (b *book) setRight(ctx context.Context, c belay.Control, list []belay.Info,
 	for id := range missing { // over, and forgotten since
 		b.buried[id] = struct{}{}
 		en := b.drop(id)
-		b.count.ended.WithLabelValues(b.words.kinds.name(en.kind), b.servers.names[en.server], other).Inc()
+		b.count.ended.WithLabelValues(b.words.kinds.name(en.kind), b.servers.name(en.server), other).Inc()
 	}
 }
 

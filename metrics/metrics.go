@@ -19,9 +19,10 @@ import (
 // Metrics counts what happens to the runs of a Control. Make one with [New] and
 // end it with Close. All methods are safe for concurrent use, and on nil.
 type Metrics struct {
-	opts  Options
-	reg   *prometheus.Registry
-	count *counters
+	opts    Options
+	reg     *prometheus.Registry
+	count   *counters
+	servers *servers
 
 	life     context.Context
 	end      context.CancelCauseFunc
@@ -47,8 +48,9 @@ func New(o Options) (*Metrics, error) {
 	o = o.withDefaults()
 	reg := prometheus.NewRegistry()
 	c := newCounters(reg)
+	b := newBook(&o, c)
 	m := &Metrics{
-		opts: o, reg: reg, count: c, book: newBook(&o, c),
+		opts: o, reg: reg, count: c, book: b, servers: b.servers,
 		watching: make(chan struct{}), resync: make(chan struct{}, 1),
 	}
 	reg.MustRegister(&pulled{m: m}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), buildInfo(o.Version))

@@ -172,12 +172,17 @@ func TestPulledSources(t *testing.T) {
 		Ledger: func() LedgerStats { return LedgerStats{Written: 7, Bytes: 99, Trouble: true} },
 		Traces: func() TraceStats { return TraceStats{Exported: 5, Dropped: 2} },
 	})
+	register(t, tree, belay.Spec{Server: "files"})
+	want(t, m, map[string]float64{"belay_runs_started_total{kind=call,server=files}": 1})
 	m.ForcedRestart("files")
+	m.ForcedRestart("never seen")
 	m.TombstoneHit(DoorREST)
+	m.EarlyStop("files")
 	want(t, m, map[string]float64{
 		"belay_sessions": 3, "belay_latch_engaged": 1, "belay_ledger_records_written_total": 7, "belay_ledger_bytes": 99, "belay_ledger_trouble": 1,
 		"belay_trace_spans_exported_total": 5, "belay_trace_spans_dropped_total": 2,
 		"belay_forced_restarts_total{server=files}": 1, "belay_tombstone_hits_total{door=rest}": 1,
+		"belay_tombstone_hits_total{door=caller}": 1, "belay_forced_restarts_total{server=other}": 1,
 	})
 	text := page(t, m)
 	for _, name := range []string{"belay_build_info{goversion=", `version="v9"`, "go_goroutines", "process_resident_memory_bytes", "# HELP belay_escalations_total "} {

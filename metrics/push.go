@@ -27,16 +27,18 @@ func (m *Metrics) TombstoneHit(by Door) {
 }
 
 // ForcedRestart counts a server process that was replaced because a call on it
-// had to be stopped by force.
+// had to be stopped by force. A server of which no run was seen is "other".
 func (m *Metrics) ForcedRestart(server string) {
 	if m == nil {
 		return
 	}
-	m.mu.Lock()
-	label := m.book.servers.names[m.book.servers.id(server)]
-	m.mu.Unlock()
-	m.count.restarts.WithLabelValues(label).Inc()
+	m.count.restarts.WithLabelValues(m.servers.label(server)).Inc()
 }
+
+// EarlyStop counts a call that its caller's own cancel had overtaken. With
+// ForcedRestart it is what the one who pumps calls reports; neither takes a lock
+// that is held for more than a moment.
+func (m *Metrics) EarlyStop(string) { m.TombstoneHit(DoorCaller) }
 
 // Surface is where a request was refused.
 type Surface string

@@ -1,6 +1,10 @@
 package metrics
 
-import "github.com/belayhq/belay"
+import (
+	"sync"
+
+	"github.com/belayhq/belay"
+)
 
 // other is the label value of everything outside a closed set.
 const other = "other"
@@ -57,13 +61,15 @@ func allWords() words {
 	}
 }
 
-// servers gives names of servers their label values. Its methods need
-// Metrics.mu.
+// servers gives names of servers their label values. One goroutine at a time
+// calls id; label may be called by any, also under locks that known needs.
 type servers struct {
 	known   func(string) bool
-	names   []string // by id; 0 is "other"
-	ids     map[string]uint16
 	unknown map[string]struct{} // names that known did not accept, until it is asked again
+
+	mu    sync.Mutex // not held while known is called
+	names []string   // by id; 0 is "other"
+	ids   map[string]uint16
 }
 
 func newServers(known func(string) bool) *servers {
@@ -76,23 +82,30 @@ const (
 	maxUnknown = 1024
 )
 
+// id is the id of a name's label value, which it makes where that is allowed.
 func (s *servers) id(name string) uint16 {
-	if id, ok := s.ids[name]; ok {
-		return id
+	id, n := s.find(name)
+	if id == 0 && s.accepts(name, n) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		id = uint16(len(s.names))
+		s.names, s.ids[name] = append(s.names, name), id
 	}
-	if !s.accepts(name) {
-		return 0
-	}
-	id := uint16(len(s.names))
-	s.names, s.ids[name] = append(s.names, name), id
 	return id
 }
 
-func (s *servers) accepts(name string) bool {
+// find returns the id of a name, 0 if it has none, and how many there are.
+func (s *servers) find(name string) (id uint16, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ids[name], len(s.names)
+}
+
+func (s *servers) accepts(name string, n int) bool {
 	if s.known == nil {
-		return len(s.names) < maxServers+2
+		return n < maxServers+2
 	}
-	if _, ok := s.unknown[name]; ok || len(s.names) >= maxKnown {
+	if _, ok := s.unknown[name]; ok || n >= maxKnown {
 		return false
 	}
 	if s.known(name) {
@@ -107,3 +120,16 @@ func (s *servers) accepts(name string) bool {
 // askAgain has known asked about every name anew: the configuration may have
 // changed.
 func (s *servers) askAgain() { clear(s.unknown) }
+
+// name is the label value with that id.
+func (s *servers) name(id uint16) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.names[id]
+}
+
+// label is the label value of a name, "other" if it has none yet.
+func (s *servers) label(name string) string {
+	id, _ := s.find(name)
+	return s.name(id)
+}
