@@ -70,8 +70,8 @@ func TestAcceptance20SwitchedOff(t *testing.T) {
 					t.Errorf("notification: %d %s", a.status, a.body)
 				}
 			}
-			if e := s.saw(t, "20-hears", "signal"); e.Detail != "pass it on" {
-				t.Errorf("the tool was told %q", e.Detail)
+			if e := s.saw(t, "20-hears", "signal"); e.detail != "pass it on" {
+				t.Errorf("the tool was told %q", e.detail)
 			}
 			s.saw(t, "20-deaf", "signal")
 			s.saw(t, "20-hears", "stopped")

@@ -2,7 +2,10 @@ package acceptance
 
 import (
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/belayhq/belay"
 )
@@ -116,31 +119,33 @@ func TestBadInput(t *testing.T) {
 func TestRate(t *testing.T) {
 	t.Parallel()
 	s := start(t, func(c *settings) { delete(c.orch, "rate"); delete(c.orch, "burst") })
-	passed := 0
-	for n := range 60 {
-		var a answer
-		if n%2 == 0 {
-			a = s.tryCancel(t, "op", "rate")
-		} else {
-			a = s.tryStatus(t, "op", "rate")
-		}
-		switch a.status {
-		case 429:
-			want(t, "too many", a, 429, `{"detail":"Too many requests"}`)
-			if a.header.Get("Retry-After") != "1" {
-				t.Errorf("Retry-After %q", a.header.Get("Retry-After"))
+	var all sync.WaitGroup
+	var passed, refused atomic.Int32
+	begun := time.Now()
+	for n := range 200 {
+		all.Go(func() {
+			method, path, body := "POST", "/orchestrate/cancel", cancelBody("rate")
+			if n%2 == 0 {
+				method, path, body = "GET", "/cancellation/status/rate", ""
 			}
-			// 40, and 20 for each second that the machine took for that.
-			if passed < 40 {
-				t.Errorf("only %d passed", passed)
+			switch a, err := s.try(method, path, "op", body); {
+			case err != nil:
+				t.Error(err)
+			case a.status == 429:
+				refused.Add(1)
+				if want(t, "too many", a, 429, `{"detail":"Too many requests"}`); a.header.Get("Retry-After") != "1" {
+					t.Errorf("Retry-After %q", a.header.Get("Retry-After"))
+				}
+			default:
+				passed.Add(1)
 			}
-			if a := s.tryStatus(t, "reader", "rate"); a.status != 403 {
-				t.Errorf("another principal: %d", a.status)
-			}
-			return
-		default:
-			passed++
-		}
+		})
 	}
-	t.Errorf("%d passed", passed)
+	all.Wait()
+	if most := 41 + int32(20*time.Since(begun).Seconds()); passed.Load() < 40 || passed.Load() > most || refused.Load() == 0 && most < 200 {
+		t.Errorf("%d passed, want 40 to %d; %d were refused", passed.Load(), most, refused.Load())
+	}
+	if a := s.tryStatus(t, "reader", "rate"); a.status != 403 {
+		t.Errorf("another principal: %d", a.status)
+	}
 }

@@ -61,7 +61,7 @@ func TestAcceptance38EarlyCancel(t *testing.T) {
 	s.still(t, "38-bob")
 	pending(t, bobGot)
 	again := ann.tick(t, `"early-38"`, "38-again") // one use
-	if n := s.wit.Count("38-ann", ""); n != 0 {
+	if n := s.wit.count("38-ann", ""); n != 0 {
 		t.Errorf("the stopped call did %d things", n)
 	}
 	s.cancel(t, "ann", "early-38")

@@ -13,8 +13,6 @@ import (
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"github.com/belayhq/belay/internal/faketool"
 )
 
 // session is an MCP session of 2025-11-25 by hand, so that ids can be chosen.
@@ -127,35 +125,6 @@ func tickArgs(key string, more ...string) string {
 	return `{` + strings.Join(append([]string{fmt.Sprintf(`"key":%q,"n":3000`, key)}, more...), ",") + `}`
 }
 
-// saw waits for an event in the witness.
-func (s *server) saw(t testing.TB, key, name string) faketool.Event {
-	t.Helper()
-	e, err := s.wit.WaitFor(key, name, 20*time.Second)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, tail(s.log.String()))
-	}
-	return e
-}
-
-// still fails unless the key's call goes on.
-func (s *server) still(t testing.TB, key string) {
-	t.Helper()
-	if !s.wit.StillTicking(key, 2*time.Second) {
-		t.Errorf("%s has stopped", key)
-	}
-}
-
-// quiet waits until the key's witness has not grown for a while.
-func (s *server) quiet(t testing.TB, key string) {
-	t.Helper()
-	for range 100 {
-		if !s.wit.StillTicking(key, 250*time.Millisecond) { // a tick is due each 20 ms
-			return
-		}
-	}
-	t.Fatalf("%s goes on", key)
-}
-
 func tail(text string) string { return text[max(0, len(text)-4000):] }
 
 // wait is the answer of a call.
@@ -163,8 +132,7 @@ func wait(t testing.TB, got <-chan reply) reply {
 	t.Helper()
 	select {
 	case r := <-got:
-		got2 := r
-		return got2
+		return r
 	case <-time.After(30 * time.Second):
 		t.Fatal("no answer")
 		return reply{}

@@ -81,7 +81,7 @@ func TestLatchOutlivesKill(t *testing.T) {
 	s.quiet(t, "latched")
 	refused := func(what string, c *session) {
 		t.Helper()
-		if r := wait(t, c.call(t, `"shut-out"`, "tick", tickArgs("shut-out"))); r.Error == nil || s.wit.Count("shut-out", "") != 0 {
+		if r := wait(t, c.call(t, `"shut-out"`, "tick", tickArgs("shut-out"))); r.Error == nil || s.wit.count("shut-out", "") != 0 {
 			t.Errorf("%s: let in: %s", what, r.raw)
 		}
 	}
@@ -129,7 +129,7 @@ func TestCrashInTheMiddleOfReceipts(t *testing.T) {
 			answered = append(answered, c.call(t, `"`+id+`"`, "tick", `{"key":"crash","n":1,"ms":100000}`))
 		}
 	}
-	if _, err := s.wit.WaitCount("crash", "start", crashRuns, 60*time.Second); err != nil {
+	if _, err := s.wit.wait("crash", "start", crashRuns, 60*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	runs := s.runs(t, "op", "?kind=call&owner=ann&limit=1000")

@@ -73,7 +73,7 @@ func TestAcceptance04SecondCancel(t *testing.T) {
 	if st := s.status(t, "op", "call-04"); deref(st.CancelReason) != "first" {
 		t.Errorf("status %+v", st)
 	}
-	if told := s.wit.Of("04", "signal"); len(told) != 1 || !strings.HasSuffix(told[0].Detail, "first") {
+	if told := s.wit.of("04", "signal"); len(told) != 1 || !strings.HasSuffix(told[0].detail, "first") {
 		t.Errorf("the tool was told %v", told)
 	}
 }
@@ -171,7 +171,7 @@ func TestAcceptance18NoReason(t *testing.T) {
 		if r, err := c.Status(t.Context(), a["run"].(string)); err != nil || r.CancelReason != nil || !strings.Contains(string(r.Raw), `"cancel_reason":null`) {
 			t.Errorf("status %s, %v", r.Raw, err)
 		}
-		if told := s.wit.Of(key, "signal"); len(told) != 1 || strings.Contains(told[0].Detail, "null") {
+		if told := s.wit.of(key, "signal"); len(told) != 1 || strings.Contains(told[0].detail, "null") {
 			t.Errorf("the tool was told %v (ORC-44)", told)
 		}
 	}

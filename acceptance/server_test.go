@@ -59,7 +59,7 @@ func (s *settings) tool(policy map[string]any, flags ...string) map[string]any {
 // server is one belay serve.
 type server struct {
 	url, dir string
-	wit      *faketool.Witness
+	wit      *witness
 	cmd      *exec.Cmd
 	log      *faketool.Text
 	ended    chan error // capacity 1
@@ -116,8 +116,8 @@ func launch(dir string, change ...func(*settings)) (*server, error) {
 }
 
 // launchWith starts it with the configuration that lies there.
-func launchWith(dir, witness string, env []string) (*server, error) {
-	s := &server{dir: dir, wit: faketool.NewWitness(witness), log: &faketool.Text{}, ended: make(chan error, 1)}
+func launchWith(dir, wit string, env []string) (*server, error) {
+	s := &server{dir: dir, wit: newWitness(wit), log: &faketool.Text{}, ended: make(chan error, 1)}
 	s.cmd = exec.Command(program, "serve", "--config", filepath.Join(dir, "belay.yaml"), "--json")
 	s.cmd.Dir = dir
 	s.cmd.Env = append(os.Environ(), // nothing of the machine's user, nor of another test
@@ -189,7 +189,7 @@ func (s *server) complaints() error {
 // again starts the program anew with the same files.
 func (s *server) again(t testing.TB) *server {
 	t.Helper()
-	next, err := launchWith(s.dir, s.wit.Path, nil)
+	next, err := launchWith(s.dir, s.wit.path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func TestAcceptance03ToldOnce(t *testing.T) {
 	got := s.begin(t, "ann", "tools").tick(t, `"call-03"`, "03")
 	run := *s.cancel(t, "op", "call-03", `"reason":"enough"`, `"wait":10`).Run
 	wait(t, got)
-	if told := s.wit.Of("03", "signal"); len(told) != 1 || !strings.HasSuffix(told[0].Detail, "enough") {
+	if told := s.wit.of("03", "signal"); len(told) != 1 || !strings.HasSuffix(told[0].detail, "enough") {
 		t.Errorf("the tool was told %v", told)
 	}
 	of := func(kind belay.EventType) (n int) {
@@ -89,7 +89,7 @@ func TestAcceptance26StoppedBeforeStart(t *testing.T) {
 	s.still(t, "26-first")
 	s.cancel(t, "op", "first-26", `"wait":10`)
 	wait(t, first)
-	if n := s.wit.Count("26-second", ""); n != 0 {
+	if n := s.wit.count("26-second", ""); n != 0 {
 		t.Errorf("the stopped tool did %d things", n)
 	}
 }
@@ -110,7 +110,7 @@ func TestAcceptance27StoppedWhileStarting(t *testing.T) {
 	next := session.tick(t, `"next-27"`, "27-next") // by now the first process would have come as far
 	s.cancel(t, "op", "next-27", `"wait":10`)
 	wait(t, next)
-	if n := s.wit.Count("27", "tick"); n != 0 {
+	if n := s.wit.count("27", "tick"); n != 0 {
 		t.Errorf("the stopped tool ticked %d times", n)
 	}
 }
@@ -149,7 +149,7 @@ func TestAcceptance28LiveCallStops(t *testing.T) {
 				t.Errorf("the client got %v", err)
 			}
 			s.quiet(t, key)
-			if last := s.wit.LastTick(key); last.Sub(begun) > 10*time.Second {
+			if last := s.wit.lastTick(key); last.Sub(begun) > 10*time.Second {
 				t.Errorf("the last tick came %v after the cancel", last.Sub(begun))
 			}
 			st := s.status(t, "op", run.ID.String())
@@ -306,7 +306,7 @@ func TestConcurrentCancels(t *testing.T) {
 	if r := wait(t, got); r.code() != -32800 || r.Error.Data.Reason != reason {
 		t.Errorf("the caller got %s", r.raw)
 	}
-	if told := s.wit.Of("many", "signal"); affected != 1 || len(told) != 1 || !strings.HasSuffix(told[0].Detail, reason) {
+	if told := s.wit.of("many", "signal"); affected != 1 || len(told) != 1 || !strings.HasSuffix(told[0].detail, reason) {
 		t.Errorf("%d effects, the tool was told %v, the reason was %q", affected, told, reason)
 	}
 	r := s.receipt(t, "op", run)
