@@ -65,9 +65,11 @@ var errDone = fmt.Errorf("the command is over")
 func (c *psCmd) page(env *Env, runs []belay.Info, err error) string {
 	st := styleOf(env.Stdout, env.Getenv) // each time: the window may have another size now
 	var b bytes.Buffer
-	if len(runs) == 0 {
+	switch {
+	case len(runs) == 0 && err != nil && c.at.client != nil: // nobody knows; the warning says why
+	case len(runs) == 0:
 		b.WriteString("nothing is running\n")
-	} else {
+	default:
 		c.print(&b, st, runs, time.Now())
 	}
 	for _, one := range flatten(err) {
