@@ -16,7 +16,8 @@ import (
 	"github.com/belayhq/belay/internal/faketool"
 )
 
-// TestListen: loopback only, and a port in use is said in words.
+// TestListen: other machines are let in only where that is said, and a port in use
+// is said in words.
 func TestListen(t *testing.T) {
 	l, err := Listen(t.Context(), ListenOptions{Address: "127.0.0.1:0"})
 	if err != nil {
