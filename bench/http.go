@@ -12,6 +12,7 @@ type webWay struct {
 	name  string
 	start func() (*service, error)
 	url   string
+	token string // the caller's; empty: it says nothing of itself
 }
 
 // webScene is a group of rows: a kind of server and an era.
@@ -20,6 +21,7 @@ type webScene struct {
 	era   string
 	stdio bool // the server is a command
 	fake  bool // that is the lean one of faketool, and not that of the SDK
+	ways  func(s *webScene, url string, ps *peers[*web]) []webWay
 	all   []*service
 }
 
@@ -35,7 +37,7 @@ func (b *bench) http() error {
 	} {
 		for _, era := range []string{eraLegacy, eraModern} {
 			one := s
-			one.name, one.era = s.name+" "+era, era
+			one.name, one.era, one.ways = s.name+" "+era, era, b.webWays
 			if err := b.scene(&one); err != nil {
 				b.report.failed(one.name, err)
 			}
@@ -117,7 +119,7 @@ func (b *bench) connectWeb(s *webScene) (*peers[*web], error) {
 	}
 	s.all = append(s.all, server)
 	ps := &peers[*web]{open: map[string]*web{}}
-	for _, w := range b.webWays(s, server.url, ps) {
+	for _, w := range s.ways(s, server.url, ps) {
 		mid, address := (*service)(nil), w.url
 		if w.start != nil {
 			if mid, err = w.start(); err == nil {
@@ -127,7 +129,7 @@ func (b *bench) connectWeb(s *webScene) (*peers[*web], error) {
 		}
 		var c *web
 		if err == nil {
-			c, err = openWeb(w.name, address, s.era, mid)
+			c, err = openWeb(w.name, address, s.era, w.token, mid)
 		}
 		switch {
 		case err == nil:
@@ -142,20 +144,23 @@ func (b *bench) connectWeb(s *webScene) (*peers[*web], error) {
 	return ps, nil
 }
 
+// command is the server on stdio behind one way.
+func (b *bench) command(s *webScene, way string) []string {
+	if s.fake {
+		return b.server("")
+	}
+	return role(roleStdio, b.witnessOf(s, way), "x")
+}
+
 func (b *bench) webWays(s *webScene, url string, ps *peers[*web]) []webWay {
 	ways := []webWay{{name: "direct", url: url}}
 	if !s.stdio {
 		return append(ways,
 			webWay{name: "relay", start: func() (*service, error) { return b.serve(role(roleProxy, url, "x"), printed) }},
-			webWay{name: "belay", start: func() (*service, error) { return b.belayServe(nil, url) }})
+			webWay{name: "belay", start: func() (*service, error) { return b.belayServe(nil, url, nil) }})
 	}
-	command := func(way string) []string {
-		if s.fake {
-			return b.server("")
-		}
-		return role(roleStdio, b.witnessOf(s, way), "x")
-	}
-	ways = append(ways, webWay{name: "belay", start: func() (*service, error) { return b.belayServe(command("belay"), "") }})
+	command := func(way string) []string { return b.command(s, way) }
+	ways = append(ways, webWay{name: "belay", start: func() (*service, error) { return b.belayServe(command("belay"), "", nil) }})
 	if b.installGateways() == "" {
 		ps.said = append(ps.said, "other gateways: npm is not reachable")
 		return ways

@@ -69,7 +69,18 @@ func (r *row) judge(ok bool) {
 // gatewayNames are the ways through other people's gateways.
 var gatewayNames = []string{supergateway, mcpProxy, mcpRemote}
 
-var wayNames = append([]string{"direct", "relay", "belay"}, gatewayNames...)
+// plain is Belay with everything off that can be off.
+const plain = "plain belay"
+
+var wayNames = append([]string{"direct", "relay", plain, "belay"}, gatewayNames...)
+
+// ways are the columns: other ways than the first stand there only if some row
+// has them.
+func (r *report) ways() []string {
+	return slices.DeleteFunc(slices.Clone(wayNames), func(way string) bool {
+		return way != "direct" && way != "belay" && !slices.ContainsFunc(r.rows, func(one *row) bool { return one.has(way) })
+	})
+}
 
 // say adds to the note.
 func (r *row) say(format string, args ...any) {
@@ -88,14 +99,14 @@ func (r *row) ahead(sign float64) bool {
 	return false
 }
 
-func (r *row) cells() []string {
+func (r *row) cells(ways []string) []string {
 	if r.err != nil {
-		cells := make([]string, len(columns))
+		cells := make([]string, len(columns(ways)))
 		cells[0], cells[len(cells)-2], cells[len(cells)-1] = r.name, "failed", strings.ReplaceAll(r.err.Error(), "\n", " ")
 		return cells
 	}
 	cells := []string{r.name, r.unit}
-	for _, way := range wayNames {
+	for _, way := range ways {
 		cells = append(cells, figure(r.value(way)))
 	}
 	return append(cells, r.bar, r.verdict, r.note)
@@ -115,15 +126,18 @@ func figure(v float64) string {
 	}
 }
 
-var columns = slices.Concat([]string{"figure", "unit"}, wayNames, []string{"bar", "", "note"})
+func columns(ways []string) []string {
+	return slices.Concat([]string{"figure", "unit"}, ways, []string{"bar", "", "note"})
+}
 
 func (r *report) text() string {
 	var out strings.Builder
 	fmt.Fprintln(&out, r.title)
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, strings.Join(columns, "\t"))
+	ways := r.ways()
+	fmt.Fprintln(w, strings.Join(columns(ways), "\t"))
 	for _, one := range r.rows {
-		fmt.Fprintln(w, strings.Join(one.cells(), "\t"))
+		fmt.Fprintln(w, strings.Join(one.cells(ways), "\t"))
 	}
 	_ = w.Flush() // into memory
 	return out.String()
@@ -131,9 +145,11 @@ func (r *report) text() string {
 
 func (r *report) markdown() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s\n\n| %s |\n|%s\n", r.title, strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
+	ways := r.ways()
+	head := columns(ways)
+	fmt.Fprintf(&out, "%s\n\n| %s |\n|%s\n", r.title, strings.Join(head, " | "), strings.Repeat("---|", len(head)))
 	for _, one := range r.rows {
-		fmt.Fprintf(&out, "| %s |\n", strings.Join(one.cells(), " | "))
+		fmt.Fprintf(&out, "| %s |\n", strings.Join(one.cells(ways), " | "))
 	}
 	return out.String()
 }

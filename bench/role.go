@@ -16,12 +16,14 @@ import (
 
 // roleMarker is the first argument that makes this binary one of the peers of
 // the HTTP figures: roleStdio and roleHTTP are the same server of the official
-// Go SDK, roleProxy is the bare relay of HTTP.
+// Go SDK, roleProxy is the bare relay of HTTP, and roleFlood a client that sends
+// bad cancels.
 const (
 	roleMarker = "bench-peer"
 	roleStdio  = "stdio"
 	roleHTTP   = "http"
 	roleProxy  = "proxy"
+	roleFlood  = "flood"
 )
 
 // role is a command line: a role of this binary with its two arguments.
@@ -56,6 +58,8 @@ func play(name, one, two string) error {
 		return listen(sdkfake.Handler(sdkfake.Options{Witness: one, Stateless: modern, Propagate: modern}))
 	case roleProxy: // the server's URL
 		return proxy(one)
+	case roleFlood: // the server's URL, a token
+		return sendFlood(one, two)
 	default:
 		return fmt.Errorf("there is no role %q", name)
 	}

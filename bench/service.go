@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -100,20 +101,25 @@ func freePort() (string, error) {
 }
 
 // belayServe starts belay serve before one server, which is a command line, or
-// a URL alone.
-func (b *bench) belayServe(server []string, url string) (*service, error) {
+// a URL alone. settings are keys at the top of belay.yaml. What it keeps lies in a
+// folder of its own.
+func (b *bench) belayServe(server []string, url string, settings map[string]any) (*service, error) {
 	definition := map[string]any{"url": url}
 	if url == "" {
 		definition = map[string]any{"command": server}
 	}
-	config, err := json.Marshal(map[string]any{ // JSON is YAML, too
-		"defaults": map[string]any{"enforce": "never"},
-		"servers":  map[string]any{"peer": definition},
-	})
+	dir, err := os.MkdirTemp(b.dir, "serve-")
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp(b.dir, "serve-")
+	all := map[string]any{
+		"defaults": map[string]any{"enforce": "never"},
+		"servers":  map[string]any{"peer": definition},
+		"ledger":   map[string]any{"path": filepath.Join(dir, "ledger.db")},
+		"latch":    map[string]any{"file": filepath.Join(dir, "latch.json")},
+	}
+	maps.Copy(all, settings)
+	config, err := json.Marshal(all) // JSON is YAML, too
 	if err != nil {
 		return nil, err
 	}

@@ -30,6 +30,7 @@ type web struct {
 	path    string
 	era     string
 	session string // what a legacy server named its session
+	token   string // who calls; empty: nobody asks
 	mid     *service
 	seq     atomic.Int64
 	lines   []*line
@@ -44,12 +45,12 @@ type line struct {
 }
 
 // openWeb does the handshake of the era, if it has one, and makes a call.
-func openWeb(name, address, era string, mid *service) (*web, error) {
+func openWeb(name, address, era, token string, mid *service) (*web, error) {
 	at, err := url.Parse(address)
 	if err != nil {
 		return nil, err
 	}
-	w := &web{name: name, host: at.Host, path: at.Path, era: era, mid: mid}
+	w := &web{name: name, host: at.Host, path: at.Path, era: era, token: token, mid: mid}
 	if era == eraLegacy {
 		if err := w.initialize(); err != nil {
 			return nil, errors.Join(err, w.close())
@@ -204,6 +205,11 @@ func (w *web) post(l *line, method, name string, body []byte) error {
 	b = append(b, " HTTP/1.1\r\nHost: "...)
 	b = append(b, w.host...)
 	b = append(b, "\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"...)
+	if w.token != "" {
+		b = append(b, "Authorization: Bearer "...)
+		b = append(b, w.token...)
+		b = append(b, "\r\n"...)
+	}
 	if w.session != "" {
 		b = append(b, "Mcp-Session-Id: "...)
 		b = append(b, w.session...)

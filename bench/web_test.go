@@ -25,7 +25,7 @@ func TestWeb(t *testing.T) {
 			}
 			defer relay.stop()
 			for name, mid := range map[string]*service{"direct": server, "relay": relay} {
-				w, err := openWeb(name, mid.url, era, mid)
+				w, err := openWeb(name, mid.url, era, "", mid)
 				if err != nil {
 					t.Fatal(name, err)
 				}

@@ -86,12 +86,17 @@ func (w *web) cancels(witness *faketool.Witness, prefix string, n int) ([]float6
 
 // hold posts, on the n-th connection, a call that lasts until it is cancelled.
 func (w *web) hold(n int, key string) (int64, error) {
+	return w.begin(n, "tick", fmt.Sprintf(`{"key":%q,"hold":true}`, key))
+}
+
+// begin posts a call on the n-th connection, and reads nothing.
+func (w *web) begin(n int, tool, args string) (int64, error) {
 	l, err := w.line(n)
 	if err != nil {
 		return 0, err
 	}
 	id := w.seq.Add(1)
-	return id, w.post(l, "tools/call", "tick", w.toolCall(nil, id, "tick", fmt.Sprintf(`{"key":%q,"hold":true}`, key)))
+	return id, w.post(l, "tools/call", tool, w.toolCall(nil, id, tool, args))
 }
 
 // headsOut is when the heads of the responses have left in any case, which takes

@@ -220,9 +220,9 @@ var Table = []Row{
 	},
 	{
 		"bench", 6,
-		[]string{"internal/faketool", "internal/pinned", "internal/sdkfake"},
+		[]string{".", "admin", "auth", "internal/faketool", "internal/pinned", "internal/sdkfake"},
 		[]string{"github.com/modelcontextprotocol/go-sdk"},
-		"drives the built binary from outside",
+		"drives the built binary from outside; makes tokens for it, and lists more runs through the admin handler than it could have started",
 	},
 	{
 		"interop", 6,

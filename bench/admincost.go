@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+)
+
+// moreRounds makes the rounds of what has a bar of five percent, which a busy
+// moment is more than.
+const moreRounds = 3
+
+// callCosts measures a call through belay serve with everything on (a token to
+// check, a ledger, metrics) beside one with all of it off, in both eras.
+func (b *bench) callCosts() error {
+	b.rounds *= moreRounds
+	defer func() { b.rounds /= moreRounds }()
+	for _, s := range []webScene{
+		{name: "everything on, HTTP -> lean stdio", stdio: true, fake: true},
+		{name: "everything on, HTTP -> HTTP"},
+	} {
+		for _, era := range []string{eraLegacy, eraModern} {
+			one := s
+			one.name, one.era, one.ways = s.name+" "+era, era, b.costWays
+			if err := b.callCost(&one); err != nil {
+				b.report.failed(one.name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (b *bench) callCost(s *webScene) error {
+	defer s.stop()
+	ps, err := b.connectWeb(s)
+	if err != nil {
+		return err
+	}
+	defer ps.close()
+	r, err := latencyOf(b, ps, s.name, payload{name: "100 B", tool: "echo", args: `{"text":"` + strings.Repeat("x", 70) + `"}`, calls: 1000})
+	if err != nil {
+		return err
+	}
+	judgePaired(r, -1, 1.05)
+	if r, err = throughputOf(b, ps, s.name, 5000); err != nil {
+		return err
+	}
+	judgePaired(r, 1, 0.95)
+	return nil
+}
+
+// judgePaired compares with the plain Belay, round by round; sign is 1 where more
+// is better. What the machine does meanwhile is in both of a round.
+func judgePaired(r *row, sign, factor float64) {
+	var ratios []float64
+	for n, v := range r.values[plain] {
+		if n < len(r.values["belay"]) {
+			ratios = append(ratios, r.values["belay"][n]/v)
+		}
+	}
+	ratio := median(ratios)
+	word := "<="
+	if sign > 0 {
+		word = ">="
+	}
+	r.bar = fmt.Sprintf("%s %g x the %s", word, factor, plain)
+	r.say("%.3f of %s (the median of the rounds' ratios)", ratio, plain)
+	r.judge(sign*ratio >= sign*factor)
+}
+
+// costWays are the server itself, Belay with everything off, and with everything
+// on.
+func (b *bench) costWays(s *webScene, url string, _ *peers[*web]) []webWay {
+	start := func(settings map[string]any) func() (*service, error) {
+		return func() (*service, error) {
+			if s.stdio {
+				return b.belayServe(b.command(s, "belay"), "", settings)
+			}
+			return b.belayServe(nil, url, settings)
+		}
+	}
+	off := map[string]any{"enabled": false}
+	people, on := newHousehold()
+	return []webWay{
+		{name: "direct", url: url},
+		{name: plain, start: start(map[string]any{"ledger": off, "metrics": off, "traces": off})},
+		{name: "belay", start: start(on), token: people.user},
+	}
+}
