@@ -20,7 +20,7 @@ func (c *Client) Approvals(ctx context.Context, f belay.Filter) ([]belay.Approva
 	var list struct {
 		Approvals []belay.Approval `json:"approvals"`
 	}
-	_, err := c.do(ctx, call{method: http.MethodGet, path: "/v1/approvals", query: q}, &list)
+	err := c.do(ctx, call{method: http.MethodGet, path: "/v1/approvals", query: q}, &list)
 	return list.Approvals, err
 }
 
@@ -43,6 +43,6 @@ func (c *Client) Decide(ctx context.Context, id belay.ApprovalID, d belay.Decisi
 		Reason   string `json:"reason,omitempty"`
 	}{word, cutRunes(belay.CleanReason(d.Reason), 1000)}
 	var a belay.Approval
-	_, err := c.do(ctx, call{method: http.MethodPost, path: "/v1/approvals/" + id.String(), body: body}, &a)
+	err := c.do(ctx, call{method: http.MethodPost, path: "/v1/approvals/" + id.String(), body: body}, &a)
 	return a, err
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -27,40 +28,36 @@ type call struct {
 	method string
 	path   string
 	query  url.Values
-	body   any  // nil: none
-	once   bool // never sent again: sent twice, it would do two things
+	body   any // nil: none
 	header http.Header
 }
 
-// do sends a request and decodes the answer into out, unless it is nil.
-func (c *Client) do(ctx context.Context, r call, out any) (*http.Response, error) {
-	resp, err := c.open(ctx, r)
+// do sends a request and decodes the answer into out.
+func (c *Client) do(ctx context.Context, r call, out any) error {
+	resp, err := c.open(ctx, r) //nolint:bodyclose // drain closes it
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer drain(resp.Body)
-	if out == nil || resp.StatusCode == http.StatusNoContent {
-		return resp, nil
-	}
 	if kind := resp.Header.Get("Content-Type"); !strings.HasPrefix(kind, "application/json") {
-		return nil, fmt.Errorf("%s %w: it answered %s with %.64q and not with JSON; is it a Belay server?", c.named, belay.ErrUnreachable, r.path, kind)
+		return fmt.Errorf("%s %w: it answered %s with %.64q and not with JSON; is it a Belay server?", c.named, belay.ErrUnreachable, r.path, kind)
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return nil, c.unreached(ctx, err)
+		return c.unreached(ctx, err)
 	case len(body) > maxAnswer:
-		return nil, fmt.Errorf("%s: the answer to %s is larger than %d MiB; ask for less at once", c.named, r.path, maxAnswer>>20)
+		return fmt.Errorf("%s: the answer to %s is larger than %d MiB; ask for less at once", c.named, r.path, maxAnswer>>20)
 	}
 	if err := json.Unmarshal(body, out); err != nil {
-		return nil, fmt.Errorf("%s: the answer to %s could not be read: %w", c.named, r.path, err)
+		return fmt.Errorf("%s: the answer to %s could not be read: %w", c.named, r.path, err)
 	}
-	return resp, nil
+	return nil
 }
 
 // open sends a request and returns the answer to it if it is a good one; the
-// caller closes its body. One that was refused for its rate is sent again when
-// the server says so.
+// caller closes its body. One that was refused for its rate, of which nothing was
+// carried out, is sent again when the server says so.
 func (c *Client) open(ctx context.Context, r call) (*http.Response, error) {
 	var body []byte
 	if r.body != nil {
@@ -80,7 +77,7 @@ func (c *Client) open(ctx context.Context, r call) (*http.Response, error) {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, maxProblem)) // what arrived will do
 		drain(resp.Body)
 		problem := problemIn(resp.StatusCode, resp.Header, text)
-		if resp.StatusCode != http.StatusTooManyRequests || r.once || try == maxTries {
+		if resp.StatusCode != http.StatusTooManyRequests || try == maxTries {
 			return nil, problem
 		}
 		if !pause(ctx, problem.RetryAfter) {
@@ -114,9 +111,7 @@ func (c *Client) send(ctx context.Context, r call, body []byte) (*http.Response,
 	if err != nil {
 		return nil, bad("%v", err)
 	}
-	for key, values := range r.header {
-		req.Header[key] = values
-	}
+	maps.Copy(req.Header, r.header)
 	if r.body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}

@@ -93,7 +93,7 @@ func TestNoTokenLeaves(t *testing.T) {
 			fmt.Fprint(w, "{")
 		},
 		"gone":    func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-		"refused": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) },
+		"refused": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) },
 	} {
 		c := fake(t, token, h)
 		_, err := c.Get(t.Context(), belay.NewRunID())
@@ -213,6 +213,46 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
+// TestExport: what the server streams is what is written; a writer that fails and
+// a server that breaks off are told apart.
+func TestExport(t *testing.T) {
+	c := fake(t, "", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("format") != "csv" || r.URL.Query().Get("owner") != "ann" {
+			w.WriteHeader(http.StatusNotImplemented)
+			return
+		}
+		w.Header().Set("Content-Type", "text/csv")
+		fmt.Fprint(w, "run,kind\nrun_1,call\n")
+		if r.URL.Query().Get("server") == "breaks" {
+			w.Header().Set("Content-Length", "1000")
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}
+	})
+	var got strings.Builder
+	if err := c.Export(t.Context(), &got, client.CSV, client.ReceiptQuery{Owner: "ann"}); err != nil || got.String() != "run,kind\nrun_1,call\n" {
+		t.Errorf("%q %v", got.String(), err)
+	}
+	if err := c.Export(t.Context(), &got, client.Lines, client.ReceiptQuery{}); !errors.Is(err, belay.ErrUnsupported) {
+		t.Errorf("without a ledger: %v", err)
+	}
+	if err := c.Export(t.Context(), &got, client.CSV, client.ReceiptQuery{Owner: "ann", Server: "breaks"}); !errors.Is(err, belay.ErrUnreachable) {
+		t.Errorf("broken off: %v", err)
+	}
+	if err := c.Export(t.Context(), full{}, client.CSV, client.ReceiptQuery{Owner: "ann"}); !errors.Is(err, errFull) {
+		t.Errorf("a full disk: %v", err)
+	}
+	if err := c.Export(t.Context(), &got, client.CSV, client.ReceiptQuery{Since: time.Now()}); !errors.Is(err, belay.ErrBadRequest) {
+		t.Errorf("limited: %v", err)
+	}
+}
+
+var errFull = errors.New("the disk is full")
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errFull }
+
 // TestPagesEnd: a server whose cursor does not move is left.
 func TestPagesEnd(t *testing.T) {
 	var asked atomic.Int32
@@ -255,8 +295,14 @@ func TestUnixSocket(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	for _, o := range []client.Options{
-		{}, {Server: "127.0.0.1:7777"}, {Server: "ftp://x"}, {Server: "http://"}, {Server: "unix:here"}, {Server: "http://x?token=y"},
-		{Server: "http://x", HTTP: &http.Client{Timeout: time.Second}}, {Server: "unix:/x", HTTP: &http.Client{}},
+		{},
+		{Server: "127.0.0.1:7777"},
+		{Server: "ftp://x"},
+		{Server: "http://"},
+		{Server: "unix:here"},
+		{Server: "http://x?token=y"},
+		{Server: "http://x", HTTP: &http.Client{Timeout: time.Second}},
+		{Server: "unix:/x", HTTP: &http.Client{}},
 	} {
 		if _, err := client.New(o); !errors.Is(err, belay.ErrBadRequest) {
 			t.Errorf("%+v: %v", o, err)

@@ -136,12 +136,12 @@ func settled(results []belay.CancelResult) bool {
 // is no error here.
 func (c *Client) give(ctx context.Context, o *order) (out outcome, err error) {
 	if len(o.IDs) != 1 || !o.Under.IsZero() || len(o.Labels)+len(o.Kinds) > 0 || o.Owner+o.Server != "" {
-		_, err = c.do(ctx, call{method: http.MethodPost, path: "/v1/cancel", body: o}, &out)
+		err = c.do(ctx, call{method: http.MethodPost, path: "/v1/cancel", body: o}, &out)
 		return out, err
 	}
 	id := o.IDs[0]
 	how := order{Reason: o.Reason, Escalate: o.Escalate, Force: o.Force, DryRun: o.DryRun, Wait: o.Wait}
-	_, err = c.do(ctx, call{method: http.MethodPost, path: "/v1/runs/" + id.String() + "/cancel", body: how}, &out)
+	err = c.do(ctx, call{method: http.MethodPost, path: "/v1/runs/" + id.String() + "/cancel", body: how}, &out)
 	out.Final = out.Final || err != nil
 	switch {
 	case errors.Is(err, belay.ErrNotFound):
@@ -292,6 +292,6 @@ func (c *Client) CancelByRequest(ctx context.Context, id, reason string) (ByRequ
 		body.Reason = &reason
 	}
 	var out ByRequest
-	_, err := c.do(ctx, call{method: http.MethodPost, path: "/v1/cancellation/cancel", body: body}, &out)
+	err := c.do(ctx, call{method: http.MethodPost, path: "/v1/cancellation/cancel", body: body}, &out)
 	return out, err
 }

@@ -26,7 +26,8 @@
 //   - A token goes to the configured server and nowhere else: redirects to
 //     another origin are an error, and no error or log holds one.
 //   - 429 is retried after the server's Retry-After as long as the context
-//     allows, for requests that may be sent twice.
+//     allows: of a request that is refused so nothing was carried out. Nothing
+//     else is sent twice.
 //   - Nothing that a server sends is read without a bound.
 //   - A broken event stream goes on behind the last event that was seen; what
 //     could not be had any more is counted or said.

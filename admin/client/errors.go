@@ -93,7 +93,7 @@ func problemIn(status int, h http.Header, body []byte) *Error {
 		e.Code = belay.Code(code)
 	}
 	e.class = classOf(status, e, ours)
-	if status == http.StatusNotFound && e.class == belay.ErrUnsupported {
+	if status == http.StatusNotFound && errors.Is(e, belay.ErrUnsupported) {
 		e.Detail = "this server does not offer that: it is no Belay, an older one, or has this part switched off"
 	}
 	return e

@@ -21,7 +21,7 @@ type LatchState struct {
 // [belay.ErrUnsupported].
 func (c *Client) Latch(ctx context.Context) (LatchState, error) {
 	var s LatchState
-	_, err := c.do(ctx, call{method: http.MethodGet, path: "/v1/latch"}, &s)
+	err := c.do(ctx, call{method: http.MethodGet, path: "/v1/latch"}, &s)
 	return s, err
 }
 
@@ -60,7 +60,7 @@ func (c *Client) EngageLatch(ctx context.Context, e Engaging, each func(belay.Ca
 		Latch   LatchState `json:"latch"`
 		Stopped *outcome   `json:"stopped"`
 	}
-	if _, err := c.do(ctx, call{method: http.MethodPost, path: "/v1/latch", body: body}, &answer); err != nil {
+	if err := c.do(ctx, call{method: http.MethodPost, path: "/v1/latch", body: body}, &answer); err != nil {
 		return Engaged{}, err
 	}
 	out := Engaged{Latch: answer.Latch, Final: true}
@@ -80,6 +80,6 @@ func (c *Client) LiftLatch(ctx context.Context, reason string) (LatchState, erro
 	if reason = cutRunes(belay.CleanReason(reason), 1000); reason != "" {
 		q.Set("reason", reason)
 	}
-	_, err := c.do(ctx, call{method: http.MethodDelete, path: "/v1/latch", query: q}, &s)
+	err := c.do(ctx, call{method: http.MethodDelete, path: "/v1/latch", query: q}, &s)
 	return s, err
 }

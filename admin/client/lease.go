@@ -82,7 +82,7 @@ func (c *Client) Register(ctx context.Context, r Registration) (*Lease, error) {
 		Run   belay.Info `json:"run"`
 		Lease term       `json:"lease"`
 	}
-	_, err := c.do(ctx, call{
+	err := c.do(ctx, call{
 		method: http.MethodPost, path: "/v1/runs", header: http.Header{"Idempotency-Key": {r.Key}},
 		body: registration{r.Kind, r.Name, r.Server, r.RequestID, r.Labels, r.Parent, r.Deadline, r.Lease.Seconds(), r.Webhook},
 	}, &answer)
@@ -121,7 +121,7 @@ func (l *Lease) Heartbeat(ctx context.Context) (Beat, error) {
 		Lease term       `json:"lease"`
 		Order *Order     `json:"order"`
 	}
-	_, err := l.client.do(ctx, call{method: http.MethodPost, path: l.path("heartbeat")}, &answer)
+	err := l.client.do(ctx, call{method: http.MethodPost, path: l.path("heartbeat")}, &answer)
 	return Beat{answer.Run, answer.Lease.Until, answer.Order}, err
 }
 
@@ -165,7 +165,7 @@ func (l *Lease) Report(ctx context.Context, r Report) (Reported, error) {
 		Partial  string        `json:"partial,omitempty"`
 	}{r.Outcome, r.Evidence, r.Partial}
 	var out Reported
-	_, err := l.client.do(ctx, call{method: http.MethodPost, path: l.path("report"), body: body}, &out)
+	err := l.client.do(ctx, call{method: http.MethodPost, path: l.path("report"), body: body}, &out)
 	return out, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -26,41 +27,15 @@ type ReceiptQuery struct {
 // page at a time, until the loop is left. An error is the last thing that it
 // gives, but for [ErrIncomplete], after which more may come.
 func (c *Client) Receipts(ctx context.Context, q ReceiptQuery) iter.Seq2[*belay.Receipt, error] {
-	type page struct {
-		Receipts   []*belay.Receipt `json:"receipts"`
-		Next       string           `json:"next"`
-		Incomplete bool             `json:"incomplete"`
+	values := filterValues(q.Owner, q.Server, q.Kinds, q.Labels)
+	values.Set("limit", strconv.Itoa(receiptPage))
+	if !q.Stop.IsZero() {
+		values.Set("stop", q.Stop.String())
 	}
-	return func(yield func(*belay.Receipt, error) bool) {
-		values, said := filterValues(q.Owner, q.Server, q.Kinds, q.Labels), false
-		values.Set("limit", strconv.Itoa(receiptPage))
-		if !q.Stop.IsZero() {
-			values.Set("stop", q.Stop.String())
-		}
-		for {
-			var p page
-			if _, err := c.do(ctx, call{method: http.MethodGet, path: "/v1/receipts", query: values}, &p); err != nil {
-				yield(nil, err)
-				return
-			}
-			for _, r := range p.Receipts {
-				if r == nil || r.Cancellation != nil && r.Cancellation.At.Before(q.Since) {
-					continue
-				}
-				if !yield(r, nil) {
-					return
-				}
-			}
-			if p.Incomplete && !said {
-				if said = true; !yield(nil, ErrIncomplete) {
-					return
-				}
-			}
-			if !next(values, p.Next) {
-				return
-			}
-		}
+	early := func(r *belay.Receipt) bool {
+		return r == nil || r.Cancellation != nil && r.Cancellation.At.Before(q.Since)
 	}
+	return walk(ctx, c, "/v1/receipts", values, func(p *page) []*belay.Receipt { return slices.DeleteFunc(p.Receipts, early) })
 }
 
 // receiptPage is how many receipts are asked for at once: they may hold partial
@@ -74,7 +49,7 @@ func (c *Client) Receipt(ctx context.Context, run belay.RunID) (*belay.Receipt, 
 	if run.IsZero() {
 		return nil, fmt.Errorf("%w: the id is empty", belay.ErrNotFound)
 	}
-	if _, err := c.do(ctx, call{method: http.MethodGet, path: "/v1/receipts/" + run.String()}, &r); err != nil {
+	if err := c.do(ctx, call{method: http.MethodGet, path: "/v1/receipts/" + run.String()}, &r); err != nil {
 		return nil, err
 	}
 	return &r, nil
@@ -119,7 +94,7 @@ type source struct {
 
 func (s *source) Read(p []byte) (int, error) {
 	n, err := s.in.Read(p)
-	if err != nil && err != io.EOF { //nolint:errorlint // io.Reader gives it bare
+	if err != nil && err != io.EOF {
 		s.err = err
 	}
 	return n, err

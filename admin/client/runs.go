@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -97,31 +98,39 @@ func seconds(d time.Duration) string {
 // error is the last thing that it gives, but for [ErrIncomplete], after which
 // more may come.
 func (c *Client) Runs(ctx context.Context, q Query) iter.Seq2[belay.Info, error] {
-	type page struct {
-		Runs       []belay.Info `json:"runs"`
-		Next       string       `json:"next"`
-		Incomplete bool         `json:"incomplete"`
-	}
-	return func(yield func(belay.Info, error) bool) {
-		for values, said := q.values(), false; ; {
+	return walk(ctx, c, "/v1/runs", q.values(), func(p *page) []belay.Info { return p.Runs })
+}
+
+// page is a part of a list: one of the two.
+type page struct {
+	Runs       []belay.Info     `json:"runs"`
+	Receipts   []*belay.Receipt `json:"receipts"`
+	Next       string           `json:"next"`
+	Incomplete bool             `json:"incomplete"`
+}
+
+// walk gives what the pages of a list hold, one after the other.
+func walk[T any](ctx context.Context, c *Client, path string, v url.Values, members func(*page) []T) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var none T
+		query := maps.Clone(v) // the sequence may be ranged over again
+		for said, more := false, true; more; {
 			var p page
-			if _, err := c.do(ctx, call{method: http.MethodGet, path: "/v1/runs", query: values}, &p); err != nil {
-				yield(belay.Info{}, err)
+			if err := c.do(ctx, call{method: http.MethodGet, path: path, query: query}, &p); err != nil {
+				yield(none, err)
 				return
 			}
-			for _, i := range p.Runs {
-				if !yield(i, nil) {
+			for _, one := range members(&p) {
+				if !yield(one, nil) {
 					return
 				}
 			}
 			if p.Incomplete && !said {
-				if said = true; !yield(belay.Info{}, ErrIncomplete) {
+				if said = true; !yield(none, ErrIncomplete) {
 					return
 				}
 			}
-			if !next(values, p.Next) {
-				return
-			}
+			more = next(query, p.Next)
 		}
 	}
 }
@@ -229,6 +238,6 @@ func (c *Client) tree(ctx context.Context, id belay.RunID) (t runTree, err error
 	if id.IsZero() {
 		return t, fmt.Errorf("%w: the id is empty", belay.ErrNotFound)
 	}
-	_, err = c.do(ctx, call{method: http.MethodGet, path: "/v1/runs/" + id.String()}, &t)
+	err = c.do(ctx, call{method: http.MethodGet, path: "/v1/runs/" + id.String()}, &t)
 	return t, err
 }

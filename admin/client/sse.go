@@ -38,10 +38,10 @@ func newSSEReader(r io.Reader) *sseReader {
 // next is the next event; its data may be empty. io.EOF is the stream's end.
 func (s *sseReader) next() (sseEvent, error) {
 	e := sseEvent{id: s.last}
-	for any := false; s.in.Scan(); {
+	for some := false; s.in.Scan(); {
 		line := s.in.Bytes()
 		if len(line) == 0 {
-			if !any {
+			if !some {
 				continue
 			}
 			s.last = e.id
@@ -52,10 +52,10 @@ func (s *sseReader) next() (sseEvent, error) {
 		switch string(field) {
 		case "id":
 			if bytes.IndexByte(value, 0) < 0 {
-				e.id, any = string(value), true
+				e.id, some = string(value), true
 			}
 		case "event":
-			e.kind, any = string(value), true
+			e.kind, some = string(value), true
 		case "data":
 			if len(e.data)+len(value) > maxLine {
 				return e, errLine
@@ -63,7 +63,7 @@ func (s *sseReader) next() (sseEvent, error) {
 			if e.data != nil {
 				e.data = append(e.data, '\n')
 			}
-			e.data, any = append(e.data, value...), true
+			e.data, some = append(e.data, value...), true
 		}
 	}
 	switch err := s.in.Err(); {

@@ -94,7 +94,7 @@ func (w *watch) connect() (*stream, error) {
 	if w.last != "" {
 		h.Set("Last-Event-ID", w.last)
 	}
-	resp, err := w.client.open(ctx, call{method: http.MethodGet, path: "/v1/events", query: w.query, header: h})
+	resp, err := w.client.open(ctx, call{method: http.MethodGet, path: "/v1/events", query: w.query, header: h}) //nolint:bodyclose // the stream closes it
 	if err != nil {
 		quiet.Stop()
 		end(errLeft)

@@ -21,6 +21,6 @@ func (i *Identity) May(permission string) bool { return slices.Contains(i.Permis
 // WhoAmI asks the server who we are to it, and what we may do.
 func (c *Client) WhoAmI(ctx context.Context) (Identity, error) {
 	var i Identity
-	_, err := c.do(ctx, call{method: http.MethodGet, path: "/v1/whoami"}, &i)
+	err := c.do(ctx, call{method: http.MethodGet, path: "/v1/whoami"}, &i)
 	return i, err
 }

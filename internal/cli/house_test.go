@@ -8,6 +8,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"math/big"
 	"net/http"
 	"net/http/httptest"
@@ -25,9 +26,7 @@ func testEnv(t *testing.T, vars map[string]string) *Env {
 	t.Helper()
 	dir := t.TempDir()
 	all := map[string]string{"HOME": dir, "XDG_CONFIG_HOME": dir, "BELAY_RUNTIME_DIR": dir}
-	for k, v := range vars {
-		all[k] = v
-	}
+	maps.Copy(all, vars)
 	return &Env{Getenv: func(name string) string { return all[name] }, Stdin: strings.NewReader(""), Stdout: &strings.Builder{}, Stderr: &strings.Builder{}}
 }
 

@@ -20,7 +20,7 @@ import (
 // The environment variables that say which server, and who asks.
 const (
 	envServer  = "BELAY_SERVER"
-	envToken   = "BELAY_TOKEN" //nolint:gosec // a name
+	envToken   = "BELAY_TOKEN"
 	envProfile = "BELAY_PROFILE"
 )
 
