@@ -113,7 +113,7 @@ func (c *call) register(queued bool, before *stopBefore) error {
 	}
 	spec := c.runSpec(belay.KindCall, c.id.Raw())
 	spec.Queued, spec.Stopper, spec.OnCancel = queued, c, c.onCancel
-	if c.policy.Deadline > 0 && c.method == mcp.MethodCallTool {
+	if c.policy.Deadline > 0 && c.method == mcp.MethodCallTool && !c.s.cfg.PassCancels {
 		spec.Deadline = time.Now().Add(c.policy.Deadline) // absolute even when progress arrives (MCP-G23)
 	}
 	run, err := c.s.tree.Register(spec)
@@ -307,8 +307,11 @@ func (c *call) withdraw() {
 // reasonFor is the reason as the server gets it: the caller's own words, or who
 // stopped it and why (MCP-G21).
 func reasonFor(c *belay.Cancellation) string {
-	if c.Cause == belay.CauseUser && c.Via == "mcp" {
+	switch {
+	case c.Cause == belay.CauseUser && c.Via == "mcp":
 		return c.Reason
+	case c.Reason == "" && (c.Cause == belay.CauseUser || c.Cause == belay.CauseOperator):
+		return "" // a person gave none (ORC-44)
 	}
 	text := "stopped by " + string(c.Cause)
 	if c.Reason != "" {

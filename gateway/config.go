@@ -121,6 +121,10 @@ type Config struct {
 
 	taskSlack time.Duration // see task.patience; default 30 s
 
+	// Counter, if set, is told of what no run shows. Its methods are called with
+	// locks held: they must be quick and must not call back.
+	Counter Counter
+
 	// Gate is asked before a call that does work is let in; nil: all pass.
 	Gate Gate
 

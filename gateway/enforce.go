@@ -274,6 +274,9 @@ func (s *Session) circuitOpen() bool {
 // noteForcedLocked counts a forced restart, and explains the first.
 func (s *Session) noteForcedLocked(c *call) {
 	s.forced = append(s.forced, time.Now())
+	if s.cfg.Counter != nil {
+		s.cfg.Counter.ForcedRestart(s.cfg.Name)
+	}
 	if len(s.forced) > circuit {
 		s.forced = s.forced[1:]
 	}

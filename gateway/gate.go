@@ -66,6 +66,15 @@ func (s *Session) admittedLocked(c *call) bool {
 	return false
 }
 
+// Counter counts what happens in sessions. Safe for concurrent use.
+type Counter interface {
+	// EarlyStop: the caller's own cancel came before its call, which was not
+	// started (MCP-G17).
+	EarlyStop(server string)
+	// ForcedRestart: a process of the server is ended by force and made anew.
+	ForcedRestart(server string)
+}
+
 // stopBefore is why a call is stopped before it starts.
 type stopBefore struct {
 	byCaller bool   // its own cancel came first (MCP-G17): it is not answered
@@ -83,6 +92,9 @@ func (s *Session) stoppedBeforeLocked(c *call, a *mcp.Arrival) (b stopBefore) {
 	}
 	if !a.ByExchange {
 		b.reason, b.byCaller = s.stones.Take(c.key)
+	}
+	if b.byCaller && s.cfg.Counter != nil {
+		s.cfg.Counter.EarlyStop(s.cfg.Name)
 	}
 	if !b.byCaller && s.cfg.Gate != nil && works(c.method) {
 		if cause, ok := s.cfg.Gate.Early(s.cfg.Owner, idText(c.id)); ok {

@@ -28,8 +28,8 @@ import (
 //     10 minutes, or when more than 1,024 of a session are waiting, oldest first:
 //     its outcome is lost, and a later answer is dropped.
 //
-// Other Stops stay what they are: a person's, by the tree; a deadline of the
-// policy; the end of the session.
+// Deadlines of the policy are not kept: their answer would be Belay's own. Other
+// Stops stay what they are: a person's, by the tree; the end of the session.
 
 // passing is a cancel of the caller that was or will be passed on.
 type passing struct {

@@ -124,7 +124,7 @@ func (s *Session) requestLocked(a *mcp.Arrival, b *batch) {
 			fmt.Sprintf("the id %s is in flight already; each request needs an id of its own", c.id), nil))
 		return
 	}
-	if s.refuseTaskLocked(c, m) {
+	if s.refuseTaskLocked(c, m) || s.refuseNamelessLocked(c, m) {
 		return
 	}
 	if !s.nameLocked(c, a) {
@@ -168,6 +168,16 @@ func (s *Session) requestLocked(a *mcp.Arrival, b *batch) {
 	default:
 		up.dispatchLocked(c, m)
 	}
+}
+
+// refuseNamelessLocked refuses the call of no tool: it would be a run that does
+// nothing (ORC-63).
+func (s *Session) refuseNamelessLocked(c *call, m *mcp.Message) bool {
+	if c.method != mcp.MethodCallTool || m.NamesTool() {
+		return false
+	}
+	s.replyLocked(c, jsonrpc.AppendError(nil, c.id, mcp.CodeInvalidParams, "tools/call needs the name of a tool: params.name is not a text, or an empty one", nil))
+	return true
 }
 
 // cancelEarlyLocked stops a call whose cancel came before it (MCP-G17).

@@ -101,7 +101,7 @@ func (c *call) mayBecomeTask() bool {
 func (t *task) register(began time.Time) (err error) {
 	spec := t.runSpec(belay.KindTask, t.taskID)
 	spec.Stopper, spec.OnCancel = t, t.onCancel
-	if t.policy.Deadline > 0 && t.method == mcp.MethodCallTool {
+	if t.policy.Deadline > 0 && t.method == mcp.MethodCallTool && !t.s.cfg.PassCancels {
 		spec.Deadline = began.Add(t.policy.Deadline) // counts for all of its life (MCP-G23)
 	}
 	t.run, err = t.s.tree.Register(spec)

@@ -167,7 +167,7 @@ func TestFrameFidelity(t *testing.T) {
 	n := 0
 	for _, p := range payloads {
 		for _, frame := range []string{
-			`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":` + p + `,"extra":` + p + `}`,
+			`{"jsonrpc":"2.0","id":%s,"method":"resources/read","params":` + p + `,"extra":` + p + `}`,
 			` {  "params":` + p + `, "method" : "x/unknown" ,"id": %s ,"jsonrpc":"2.0"  }`,
 		} {
 			n++

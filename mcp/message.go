@@ -96,6 +96,13 @@ func (m *Message) ResultSubscription() jsonrpc.Span {
 // ToolName is params.name as text, or "" if there is none that could be shown.
 func (m *Message) ToolName() string { return m.text(m.Name, maxText) }
 
+// NamesTool reports whether params.name is a text that is not empty.
+func (m *Message) NamesTool() bool {
+	const quotes = 2
+	text := m.Name.Of(m.Frame)
+	return len(text) > quotes && text[0] == '"'
+}
+
 // ProgressToken is the progress token as an id, whose text can be given back
 // exactly (MCP-G8); the zero ID if there is none or it is of a wrong type.
 func (m *Message) ProgressToken() jsonrpc.ID {

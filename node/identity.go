@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/belayhq/belay/admin"
 	"github.com/belayhq/belay/auth"
@@ -111,6 +112,9 @@ func (c caller) Name() string { return c.p.Name }
 
 // May implements [admin.Principal].
 func (c caller) May(permission string) bool { return c.p.May(auth.Permission(permission)) }
+
+// Expires is when the credentials end; zero: never. Streams end then.
+func (c caller) Expires() time.Time { return c.p.Expires }
 
 // Inside is the runs from within which the principal speaks, innermost first.
 func (c caller) Inside() []string { return c.p.Inside() }

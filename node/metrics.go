@@ -85,6 +85,16 @@ func (s *Server) ledgerStats() metrics.LedgerStats {
 	}
 }
 
+// counter passes on what sessions count: they are opened after the counting has
+// begun, the hub is made before.
+type counter struct{ s *Server }
+
+// EarlyStop implements [gateway.Counter].
+func (c counter) EarlyStop(server string) { c.s.metrics.EarlyStop(server) }
+
+// ForcedRestart implements [gateway.Counter].
+func (c counter) ForcedRestart(server string) { c.s.metrics.ForcedRestart(server) }
+
 // countRefusal counts a caller of an MCP endpoint that was not let in.
 func (s *Server) countRefusal(err error) {
 	switch {

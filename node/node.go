@@ -120,7 +120,7 @@ func (s *Server) hubOptions() serve.Options {
 	o := s.o.Serve
 	o.Owner = auth.LocalName
 	o.Identify = s.identify
-	o.Gate = gate{s}
+	o.Gate, o.Counter = gate{s}, counter{s}
 	o.PassCancels = s.o.NoCancellation
 	o.NameRuns, o.Trace = true, s.o.Traces != nil
 	o.Ready = s.ready

@@ -39,9 +39,10 @@ type Options struct {
 	AllowedHosts   []string
 	AllowedOrigins []string
 
-	// Gate, PassCancels, NameRuns and Trace are those of [gateway.Config], of
+	// Gate, Counter, PassCancels, NameRuns and Trace are those of [gateway.Config], of
 	// every session.
 	Gate        gateway.Gate
+	Counter     gateway.Counter
 	PassCancels bool
 	NameRuns    bool
 	Trace       bool
