@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/belayhq/belay"
@@ -32,13 +33,15 @@ func agent(t *testing.T, url, method, path, token, body string) string {
 // 10). The same program outside of every tree is its user.
 func TestInside(t *testing.T) {
 	var own belay.RunID
-	tree := ""
+	var tree atomic.Value // the run that the agent is inside of
+	tree.Store("")
 	r := start(t, t.TempDir(), func(o *Options) {
 		o.InTree = func(pid int) []string {
-			if pid == os.Getpid() || tree == "" {
+			at, _ := tree.Load().(string)
+			if pid == os.Getpid() || at == "" {
 				return nil
 			}
-			return []string{tree}
+			return []string{at}
 		}
 	})
 	answers := make(chan string, 2)
@@ -47,7 +50,7 @@ func TestInside(t *testing.T) {
 	}
 	runs := r.running(2)
 	own, other := runs[0].ID, runs[1].ID
-	tree = own.String()
+	tree.Store(own.String())
 	for _, c := range []struct{ method, path, body, what string }{
 		{http.MethodPost, "/v1/runs/" + other.String() + "/cancel", `{}`, "another run"},
 		{http.MethodPost, "/v1/latch", `{}`, "the latch"},
@@ -68,7 +71,7 @@ func TestInside(t *testing.T) {
 	if err != nil || d.Cancellation == nil || !strings.Contains(d.Cancellation.By, "inside") {
 		t.Errorf("the receipt does not say that an agent pressed: %+v, %v", d.Cancellation, err)
 	}
-	tree = ""
+	tree.Store("")
 	if got := agent(t, r.url, http.MethodPost, "/v1/runs/"+other.String()+"/cancel", r.token(), `{}`); !strings.HasPrefix(got, "HTTP/1.1 20") {
 		t.Errorf("outside of every tree: %s", got)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -77,7 +78,9 @@ type Server struct {
 	early   *admin.Tombstones
 	metrics *metrics.Metrics // nil counts nothing
 	tracer  *tracing.Tracer  // nil: none
-	problem error            // why there is no ledger, although there was to be one
+
+	following sync.WaitGroup // what watches the tree for the log
+	endStops  context.CancelCauseFunc
 }
 
 // Open makes a server that serves nothing yet: apply definitions to its Hub.
@@ -103,6 +106,7 @@ func Open(o Options) (_ *Server, err error) {
 		return nil, err
 	}
 	s.hub = serve.New(s.hubOptions())
+	s.logStops()
 	if err := s.openTraces(); err != nil {
 		return nil, err
 	}
@@ -182,6 +186,10 @@ func (s *Server) release(ctx context.Context) error {
 	if s.leases != nil {
 		s.leases.Close()
 	}
+	if s.endStops != nil {
+		s.endStops(errClosed)
+		s.following.Wait()
+	}
 	if s.metrics != nil {
 		s.metrics.Close()
 	}
@@ -231,6 +239,5 @@ func (s *Server) openLedger() error {
 	default:
 		s.log.Warn("there is no ledger: receipts are kept in memory only", "ledger", o.Path, "error", err)
 	}
-	s.problem = err
 	return nil
 }

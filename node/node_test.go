@@ -123,6 +123,9 @@ func TestRemembers(t *testing.T) {
 	}
 	<-answer
 	r.end()
+	if log := r.log.String(); !strings.Contains(log, "a stopped run has its verdict") || !strings.Contains(log, "run="+id.String()) {
+		t.Errorf("the log does not say how the Stop ended: %s", log)
+	}
 	r = start(t, dir, nil)
 	for _, name := range []string{"9", id.String()} {
 		status, text := r.ask(http.MethodGet, "/orchestrate/status/"+name, r.token(), "")

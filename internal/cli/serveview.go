@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 
 	"github.com/belayhq/belay/mcp"
@@ -72,13 +73,19 @@ func (s *server) served(defs []serve.Definition) served {
 // url is what everything served begins with. Behind a unix socket the host is a
 // word that HTTP wants and nobody looks up.
 func (s *server) url() string {
-	switch {
-	case s.addr.Network() == "unix":
+	if s.addr.Network() == "unix" {
 		return "http://localhost"
-	case s.conf.TLS.On():
-		return "https://" + s.addr.String()
 	}
-	return "http://" + s.addr.String()
+	host := s.addr.String()
+	if tcp, ok := s.addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() { // every address of this machine
+		if name, err := os.Hostname(); err == nil {
+			host = net.JoinHostPort(name, strconv.Itoa(tcp.Port))
+		}
+	}
+	if s.conf.TLS.On() {
+		return "https://" + host
+	}
+	return "http://" + host
 }
 
 // programName is what to type for this program: its name, where the shell finds
