@@ -13,7 +13,7 @@ import (
 // Bounds of waiting for verdicts.
 const (
 	maxWait   = 30 * time.Second       // what a server waits in one request
-	firstWait = 500 * time.Millisecond // with a listener, who wants to know soon whom to wait for
+	firstWait = 250 * time.Millisecond // with a listener, who wants to know soon whom to wait for
 	fastPoll  = 100 * time.Millisecond
 	slowPoll  = time.Second
 	maxNamed  = 1000 // ids in one request

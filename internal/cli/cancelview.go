@@ -117,8 +117,9 @@ func (v *cancelView) progress() {
 		}
 		v.mu.Lock()
 		v.sayLocked()
+		said := len(v.waiting) > 0
 		v.mu.Unlock()
-		if v.err.terminal {
+		if v.err.terminal || !said { // a server may not have answered yet
 			timer.Reset(progressPace)
 		} else {
 			timer.Reset(progressSlow)

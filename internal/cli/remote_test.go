@@ -44,6 +44,13 @@ func TestRemote(t *testing.T) {
 		"grant":  grant,
 		"turn":   holdTurn,
 		"heard":  heard,
+
+		"stopping": stopping,
+		"sleep": func(ts *testscript.TestScript, _ bool, args []string) {
+			d, err := time.ParseDuration(args[0])
+			ts.Check(err)
+			time.Sleep(d)
+		},
 	})
 }
 
