@@ -110,7 +110,7 @@ func TestOperatorsView(t *testing.T) {
 	t.Parallel()
 	s := plain(t)
 	got := s.begin(t, "ann", "tools").tick(t, `"view"`, "view")
-	s.cancel(t, "op", "view", `"wait":20`)
+	run := s.cancel(t, "op", "view", `"wait":20`).Run
 	wait(t, got)
 	for _, path := range []string{"/healthz", "/readyz"} {
 		if a := s.do(t, "GET", path, "", ""); a.status != 200 {
@@ -121,7 +121,7 @@ func TestOperatorsView(t *testing.T) {
 		t.Errorf("metrics without a token: %d", a.status)
 	}
 	a := s.do(t, "GET", "/metrics", "op", "")
-	if a.status != 200 || !strings.Contains(a.body, "belay_") || strings.Contains(a.body, `"ann"`) || strings.Contains(a.body, "run_") {
+	if a.status != 200 || !strings.Contains(a.body, "belay_") || strings.Contains(a.body, `"ann"`) || strings.Contains(a.body, run.String()) {
 		t.Errorf("metrics: %d %.500s", a.status, a.body)
 	}
 }
