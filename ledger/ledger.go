@@ -20,9 +20,10 @@ type Ledger struct {
 	queue *queue
 
 	writer *sql.DB
-	conn   *sql.Conn // of writer; used by the writing goroutine alone once Open has returned
-	broken error     // the file was found damaged; as conn
-	held   *os.File  // the lock
+	conn   *sql.Conn   // of writer; used by the writing goroutine alone once Open has returned
+	stmts  *statements // of conn, as which it is used; nil: none yet
+	broken error       // the file was found damaged; as conn
+	held   *os.File    // the lock
 
 	jobs    chan job      // for the writing goroutine
 	closing chan struct{} // closed when no job is taken any more
@@ -204,6 +205,9 @@ func (l *Ledger) release() error {
 	l.Reader.closed.Store(true)
 	if l.readers != nil {
 		errs = append(errs, l.readers.Close())
+	}
+	if l.stmts != nil {
+		l.stmts.close()
 	}
 	if l.conn != nil {
 		errs = append(errs, l.conn.Close())

@@ -33,13 +33,18 @@ WHERE runs.started = excluded.started AND runs.owner = excluded.owner AND runs.k
 
 const verdictsRising = "unreachable signalled acknowledged confirmed" // later is better
 
-// statements are prepared for one transaction.
+// statements are prepared once: to do it for each transaction would cost as much
+// as some twenty rows.
 type statements struct {
 	l                         *Ledger
 	run, label, last, receipt *sql.Stmt
 }
 
+// statements are those of the connection that writes.
 func (l *Ledger) statements(ctx context.Context) (*statements, error) {
+	if l.stmts != nil {
+		return l.stmts, nil
+	}
 	w := &statements{l: l}
 	for _, s := range []struct {
 		into **sql.Stmt
@@ -57,6 +62,7 @@ func (l *Ledger) statements(ctx context.Context) (*statements, error) {
 		}
 		*s.into = stmt
 	}
+	l.stmts = w
 	return w, nil
 }
 

@@ -130,7 +130,6 @@ func (l *Ledger) commit(ctx context.Context, batch []*entry) error {
 		if err != nil {
 			return err
 		}
-		defer w.close()
 		for _, e := range batch {
 			e.refused = w.record(ctx, e)
 			if e.refused != nil && !errors.Is(e.refused, ErrNotStored) {
