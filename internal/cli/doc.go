@@ -20,7 +20,11 @@
 //   - A wrong flag, a missing command or a bad value is one clear line and
 //     exit code 2, and nothing has been done.
 //   - The commands that list and stop runs talk to a [belay.Control]; they
-//     never reach around it.
+//     never reach around it. Without a word about a server it is that of this
+//     user's own processes, with one it is that server's; the words, the shapes
+//     and the exit codes are the same.
+//   - A token goes to the server it was given for and is never printed; this
+//     user's own goes to this machine alone.
 //   - Colour and cursor movement only on a terminal, and no colour when
 //     NO_COLOR is set; text of other programs is shown without its control
 //     characters.
