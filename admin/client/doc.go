@@ -7,15 +7,18 @@
 // they are. What a server has besides (receipts, the stop-all latch,
 // approvals, the caller's own name and permissions) are methods of it.
 //
-// The author of an agent runtime uses one more: [Client.Register] makes a turn,
-// or any other piece of work that Belay did not start, a run like the others,
-// and [Lease.Hold] gives a context that ends when somebody stops it.
+// The author of an agent runtime needs one call more: [Client.Hold] does a turn,
+// or any other piece of work that Belay did not start, as a run like the others.
+// Its context ends when somebody stops it, with who and why as the cause:
 //
-//	c, err := client.New(client.Options{Server: "http://127.0.0.1:7777", Token: token})
-//	lease, err := c.Register(ctx, client.Registration{Kind: belay.KindTurn, Name: "fix the tests"})
-//	ctx, release := lease.Hold(ctx)
-//	defer release()
-//	err = work(ctx) // ends early, with a *belay.Cancellation as the cause, when Stop is pressed
+//	c, err := client.New(client.Options{Server: "http://127.0.0.1:7474", Token: token})
+//	turn := client.Registration{Kind: belay.KindTurn, Name: "fix the tests"}
+//	err = c.Hold(ctx, turn, func(ctx context.Context, run *client.Lease) error {
+//		return think(ctx) // name run.Run() as the parent of what it calls
+//	})
+//
+// [Client.Register] and the methods of [Lease] are its parts, for runtimes whose
+// work does not fit into a function.
 //
 // # Guarantees
 //

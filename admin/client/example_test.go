@@ -61,8 +61,36 @@ func ExampleClient_Cancel() {
 	// Output: build confirmed because: wrong branch
 }
 
-// An agent runtime makes a turn a run of Belay: it can be seen, and stopped with
+// An agent runtime does a turn as a run of Belay: it can be seen, and stopped with
 // everything that hangs below it, by the same doors as a tool call.
+func ExampleClient_Hold() {
+	url, _, end := serveExample()
+	defer end()
+	c, err := client.New(client.Options{Server: url, Token: "ann-token"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer c.CloseIdle()
+
+	turn := client.Registration{Kind: belay.KindTurn, Name: "fix the tests", Labels: map[string]string{"conversation": "42"}}
+	err = c.Hold(context.Background(), turn, func(ctx context.Context, _ *client.Lease) error {
+		// Somebody presses Stop.
+		_, err := c.Cancel(context.Background(), belay.CancelRequest{
+			Filter:       belay.Filter{Labels: map[string]string{"conversation": "42"}},
+			Cancellation: belay.Cancellation{Reason: "enough"},
+		})
+		if err != nil {
+			return err
+		}
+		<-ctx.Done() // the work of the turn ends here
+		return context.Cause(ctx)
+	})
+	fmt.Println(err)
+	// Output: cancelled (user by ann): enough
+}
+
+// Work that does not fit into a function: the parts of Hold.
 func ExampleLease_Hold() {
 	url, _, end := serveExample()
 	defer end()
@@ -73,9 +101,7 @@ func ExampleLease_Hold() {
 	}
 	defer c.CloseIdle()
 
-	turn, err := c.Register(context.Background(), client.Registration{
-		Kind: belay.KindTurn, Name: "fix the tests", Labels: map[string]string{"conversation": "42"},
-	})
+	turn, err := c.Register(context.Background(), client.Registration{Kind: belay.KindTurn, Name: "fix the tests"})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -83,20 +109,8 @@ func ExampleLease_Hold() {
 	ctx, release := turn.Hold(context.Background())
 	defer release()
 
-	// Somebody presses Stop.
-	if _, err := c.Cancel(context.Background(), belay.CancelRequest{
-		Filter:       belay.Filter{Labels: map[string]string{"conversation": "42"}},
-		Cancellation: belay.Cancellation{Reason: "enough"},
-	}); err != nil {
-		fmt.Println(err)
-		return
-	}
-
-	<-ctx.Done() // the work of the turn ends here
-	fmt.Println(context.Cause(ctx))
-	done, err := turn.Finish(ctx, context.Cause(ctx))
+	err = ctx.Err() // here the work would be
+	done, err := turn.Finish(ctx, err)
 	fmt.Println(done.Run.Outcome, err)
-	// Output:
-	// cancelled (user by ann): enough
-	// cancelled <nil>
+	// Output: completed <nil>
 }

@@ -174,13 +174,15 @@ func (l *Lease) Report(ctx context.Context, r Report) (Reported, error) {
 const finishLimit = 10 * time.Second
 
 // Finish is Report for work that has returned: err nil is completed, an end by a
-// Stop is cancelled with the proof that the handler has returned, and any other
-// error is failed. ctx is that of Hold; that it has ended does not matter.
+// Stop is cancelled with the proof that the handler has returned,
+// [belay.ErrDeclined] is declined, and any other error is failed. ctx is that of Hold; that it has ended does not matter.
 func (l *Lease) Finish(ctx context.Context, err error) (Reported, error) {
 	r := Report{Outcome: belay.Completed, Evidence: &Proof{Kind: belay.SeenHandlerReturned}}
 	switch {
 	case belay.CancellationOf(ctx) != nil:
 		r.Outcome = belay.Cancelled
+	case errors.Is(err, belay.ErrDeclined):
+		r.Outcome = belay.Declined
 	case err != nil:
 		r.Outcome = belay.Failed
 	}

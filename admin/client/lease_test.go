@@ -72,6 +72,64 @@ func TestHold(t *testing.T) {
 	}
 }
 
+// TestHoldWork: work in a function is registered before, reported after, and
+// stopped in between; what it returns is returned.
+func TestHoldWork(t *testing.T) {
+	r := newRig(t, admin.Options{}, nil)
+	ann := r.as("ann")
+	turn := client.Registration{Kind: belay.KindTurn, Name: "think"}
+	wrong := errors.New("out of tokens")
+	for _, c := range []struct {
+		returns error
+		want    belay.Outcome
+	}{{nil, belay.Completed}, {wrong, belay.Failed}, {belay.ErrDeclined, belay.Declined}} {
+		var id belay.RunID
+		err := ann.Hold(t.Context(), turn, func(ctx context.Context, l *client.Lease) error {
+			id = l.Run()
+			if d, err := r.tree.Get(ctx, id); err != nil || d.Outcome != belay.Pending {
+				t.Errorf("while it works: %+v %v", d, err)
+			}
+			return c.returns
+		})
+		if d, _ := r.tree.Get(t.Context(), id); !errors.Is(err, c.returns) || d.Outcome != c.want {
+			t.Errorf("%v: %v, %s", c.returns, err, d.Outcome)
+		}
+	}
+	err := ann.Hold(t.Context(), turn, func(ctx context.Context, l *client.Lease) error {
+		if _, err := r.as("op").Cancel(t.Context(), belay.CancelRequest{
+			Filter: belay.Filter{IDs: []belay.RunID{l.Run()}}, Cancellation: belay.Cancellation{Reason: "enough"},
+		}); err != nil {
+			t.Error(err)
+		}
+		<-ctx.Done()
+		return wrong
+	})
+	if c, ok := errors.AsType[*belay.Cancellation](err); !ok || c.Reason != "enough" || !errors.Is(err, wrong) {
+		t.Errorf("stopped: %v", err)
+	}
+	var id belay.RunID
+	func() {
+		defer func() { _ = recover() }()
+		_ = ann.Hold(t.Context(), turn, func(_ context.Context, l *client.Lease) error {
+			id = l.Run()
+			panic("oh")
+		})
+	}()
+	if d, _ := r.tree.Get(t.Context(), id); d.Outcome != belay.Failed {
+		t.Errorf("it panicked: %s", d.Outcome)
+	}
+	over, end := context.WithCancel(t.Context())
+	end()
+	for _, c := range []struct {
+		ctx context.Context
+		who string
+	}{{over, "ann"}, {t.Context(), "nothing"}} {
+		if err := r.as(c.who).Hold(c.ctx, turn, func(context.Context, *client.Lease) error { t.Error("it began"); return nil }); err == nil {
+			t.Error("no error")
+		}
+	}
+}
+
 // TestFinish: work that ends by itself is completed or failed, once.
 func TestFinish(t *testing.T) {
 	r := newRig(t, admin.Options{}, nil)
