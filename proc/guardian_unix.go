@@ -81,6 +81,7 @@ func (g *guard) run() int {
 	g.order.Env, g.order.Args = nil, nil
 	go g.watch(in)
 	debug.FreeOSMemory()
+	Unload()
 	g.reap()
 	return 0
 }

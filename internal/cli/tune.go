@@ -4,6 +4,8 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/belayhq/belay/proc"
 )
 
 // tune fits the Go runtime to a process that passes messages on. GOMAXPROCS and
@@ -45,4 +47,5 @@ func giveBack() {
 		runtime.GC() // the first collection only asks the pools of buffers for theirs
 		debug.FreeOSMemory()
 	}
+	proc.Unload()
 }

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package proc
+
+// Unload does nothing here.
+func Unload() {}
