@@ -114,6 +114,21 @@ func (p *picker) selects(i *belay.Info, now time.Time) bool {
 	})
 }
 
+// works are the states, if all of them are states of the work: those a
+// [belay.Filter] can say, which spares it to show all other runs.
+func (p *picker) works() []belay.Work {
+	var works []belay.Work
+	for _, state := range p.states {
+		switch w := belay.Work(state); w {
+		case belay.Waiting, belay.Running, belay.Stopping, belay.Stopped, belay.Unconfirmed:
+			works = append(works, w)
+		default:
+			return nil
+		}
+	}
+	return works
+}
+
 // past reports whether runs that are over are wanted.
 func (p *picker) past() bool {
 	return slices.ContainsFunc(p.states, func(state string) bool {
@@ -171,7 +186,7 @@ func (a *API) listRuns(ctx context.Context, in *listRunsIn) (*listRunsOut, error
 		return nil, problemOf(err)
 	}
 	p := picker{in.State, in.OlderThan, in.NewerThan, in.RequestID}
-	f.Ended = p.past()
+	f.Ended, f.Works = p.past(), p.works()
 	now := time.Now()
 	keep := func(i *belay.Info) bool { return p.selects(i, now) }
 	runs, incomplete, err := a.collect(ctx, within, f, HistoryQuery{Before: behind, Limit: in.Limit + 1, RequestID: in.RequestID}, keep)
