@@ -104,16 +104,14 @@ func TestAcceptance14OneSessionFails(t *testing.T) {
 	s := house(t, "failing")
 	gone := s.begin(t, "ann", "tools").hear(t)
 	stuck := s.begin(t, "ann", "tools")
-	ctx, end := context.WithCancel(context.Background())
-	defer end()
-	req, _ := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/mcp/tools", nil)
+	req, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, s.url+"/mcp/tools", nil)
 	for i, h := 0, stuck.headers(); i < len(h); i += 2 {
 		req.Header.Set(h[i], h[i+1])
 	}
 	req.Header.Set("Accept", "text/event-stream")
 	req.Header.Set("Authorization", "Bearer "+token("ann"))
 	resp, err := (&http.Transport{}).RoundTrip(req) // nobody reads its body
-	if err != nil || resp.StatusCode != 200 {
+	if err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatal(resp, err)
 	}
 	defer resp.Body.Close()

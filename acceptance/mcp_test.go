@@ -194,11 +194,11 @@ func (s *server) listen(t testing.TB, who, path string, headers ...string) *stre
 	for i := 0; i < len(headers); i += 2 {
 		req.Header.Set(headers[i], headers[i+1])
 	}
-	resp, err := web.Transport.RoundTrip(req)
+	resp, err := web.Transport.RoundTrip(req) //nolint:bodyclose // by close
 	if err != nil {
 		t.Fatal(err)
 	}
-	if resp.StatusCode != 200 || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
+	if resp.StatusCode != http.StatusOK || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream") {
 		text, _ := io.ReadAll(resp.Body)
 		t.Fatalf("GET %s: %d %s", path, resp.StatusCode, text)
 	}

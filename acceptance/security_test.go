@@ -31,9 +31,16 @@ func TestForeignHostAndOrigin(t *testing.T) {
 		"origin, no name": {"Origin", "http://"},
 	} {
 		for _, r := range [][3]string{
-			{"POST", "/orchestrate/cancel", cancelBody("foreign")}, {"POST", "/v1/cancellation/cancel", cancelBody("foreign")}, {"GET", "/cancellation/status/foreign", ""},
-			{"POST", "/v1/cancel", `{"all":true}`}, {"GET", "/v1/runs", ""}, {"GET", "/v1/events", ""}, {"POST", "/v1/latch", `{}`},
-			{"POST", "/notifications", notified(`"foreign"`)}, {"POST", "/rpc", notified(`"foreign"`)}, {"GET", "/openapi.json", ""},
+			{"POST", "/orchestrate/cancel", cancelBody("foreign")},
+			{"POST", "/v1/cancellation/cancel", cancelBody("foreign")},
+			{"GET", "/cancellation/status/foreign", ""},
+			{"POST", "/v1/cancel", `{"all":true}`},
+			{"GET", "/v1/runs", ""},
+			{"GET", "/v1/events", ""},
+			{"POST", "/v1/latch", `{}`},
+			{"POST", "/notifications", notified(`"foreign"`)},
+			{"POST", "/rpc", notified(`"foreign"`)},
+			{"GET", "/openapi.json", ""},
 			{"POST", "/mcp/tools", `{"jsonrpc":"2.0","id":1,"method":"ping"}`},
 		} {
 			if a := s.do(t, r[0], r[1], "op", r[2], headers...); a.status != 403 {
@@ -64,7 +71,7 @@ func TestHeaderAndBodyBounds(t *testing.T) {
 	for _, path := range []string{"/orchestrate/cancel", "/v1/cancellation/cancel", "/v1/cancel", "/notifications", "/rpc", "/v1/latch"} {
 		// Without a length, and never at its end: the answer does not wait for it.
 		body, more := io.Pipe()
-		req, _ := http.NewRequest("POST", s.url+path, body)
+		req, _ := http.NewRequest(http.MethodPost, s.url+path, body)
 		req.Header.Set("Authorization", "Bearer "+token("op"))
 		req.Header.Set("Content-Type", "application/json")
 		go func() {
@@ -78,7 +85,7 @@ func TestHeaderAndBodyBounds(t *testing.T) {
 		}()
 		resp, err := web.Do(req)
 		if err == nil {
-			if text, _ := io.ReadAll(resp.Body); resp.StatusCode != 413 {
+			if text, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusRequestEntityTooLarge {
 				t.Errorf("%s: an endless body: %d %.200s", path, resp.StatusCode, text)
 			}
 			resp.Body.Close()
@@ -290,7 +297,7 @@ func (s *server) pest(t *testing.T, n int, stop <-chan struct{}, sent *atomic.In
 		}
 		_, _ = io.Copy(io.Discard, resp.Body)
 		resp.Body.Close()
-		if resp.StatusCode != 422 && resp.StatusCode != 429 && (resp.StatusCode != 200 || !strings.Contains(body, "none")) {
+		if resp.StatusCode != http.StatusUnprocessableEntity && resp.StatusCode != http.StatusTooManyRequests && (resp.StatusCode != http.StatusOK || !strings.Contains(body, "none")) {
 			t.Errorf("flood: %d for %.50s", resp.StatusCode, body)
 		}
 		sent.Add(1)

@@ -124,11 +124,11 @@ func TestAcceptance28LiveCallStops(t *testing.T) {
 	for name, owner := range map[string]string{"listening": "dan", "deaf": "cat"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			key, deaf := "28-"+name, name == "deaf"
+			key := "28-" + name
 			c := s.official(t, owner, "tools")
 			ended := make(chan error, 1)
 			go func() {
-				_, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "tick", Arguments: map[string]any{"key": key, "n": 3000, "deaf": deaf}})
+				_, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "tick", Arguments: map[string]any{"key": key, "n": 3000, "deaf": name == "deaf"}})
 				ended <- err
 			}()
 			s.saw(t, key, "tick")
@@ -138,36 +138,48 @@ func TestAcceptance28LiveCallStops(t *testing.T) {
 			if a.Status != "cancelled" || !a.Affected || deref(a.Work) != belay.Stopped || deref(a.Verdict) != belay.Confirmed {
 				t.Errorf("cancel after %v: %+v", time.Since(begun), a)
 			}
-			var err error
-			select {
-			case err = <-ended:
-			case <-time.After(20 * time.Second):
-				t.Fatal("the client was not answered")
-			}
-			wire, ok := errors.AsType[*jsonrpc.Error](err)
-			if !ok || wire.Code != -32800 || !strings.Contains(string(wire.Data), run.ID.String()) || !strings.Contains(string(wire.Data), "wrong branch") {
-				t.Errorf("the client got %v", err)
-			}
+			answered(t, ended, run.ID)
 			s.quiet(t, key)
 			if last := s.wit.lastTick(key); last.Sub(begun) > 10*time.Second {
 				t.Errorf("the last tick came %v after the cancel", last.Sub(begun))
 			}
-			st := s.status(t, "op", run.ID.String())
-			if !st.Cancelled || deref(st.CancelReason) != "wrong branch" || deref(st.CancelledAt) < st.RegisteredAt || deref(st.FinishedAt) < *st.CancelledAt ||
-				st.Outcome != belay.Cancelled || st.Work != belay.Stopped || deref(st.Verdict) != belay.Confirmed || st.Cause != belay.CauseOperator {
-				t.Errorf("status %+v", st)
-			}
-			r := s.receipt(t, "op", run.ID)
-			if r.Verdict != belay.Confirmed || !r.Final || r.Cancellation == nil || r.Cancellation.By != "op" || r.Cancellation.Reason != "wrong branch" || len(r.Survivors) > 0 {
-				t.Errorf("receipt %+v", r)
-			}
-			if lines := s.audit(run.ID.String()); len(lines) != 1 || !strings.Contains(lines[0], "principal=op") || !strings.Contains(lines[0], "verdict=confirmed") {
-				t.Errorf("audit %q (ORC-43)", lines)
-			}
+			s.recorded(t, run.ID)
 			if _, err := c.CallTool(t.Context(), &sdk.CallToolParams{Name: "echo", Arguments: map[string]any{}}); err != nil {
 				t.Errorf("the session is not usable afterwards: %v", err)
 			}
 		})
+	}
+}
+
+// answered waits for what the official client's call ended with.
+func answered(t *testing.T, ended <-chan error, run belay.RunID) {
+	t.Helper()
+	select {
+	case err := <-ended:
+		wire, ok := errors.AsType[*jsonrpc.Error](err)
+		if !ok || wire.Code != -32800 || !strings.Contains(string(wire.Data), run.String()) || !strings.Contains(string(wire.Data), "wrong branch") {
+			t.Errorf("the client got %v", err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("the client was not answered")
+	}
+}
+
+// recorded checks what is said of the run that was stopped: status, receipt and
+// audit.
+func (s *server) recorded(t *testing.T, run belay.RunID) {
+	t.Helper()
+	st := s.status(t, "op", run.String())
+	if !st.Cancelled || deref(st.CancelReason) != "wrong branch" || deref(st.CancelledAt) < st.RegisteredAt || deref(st.FinishedAt) < *st.CancelledAt ||
+		st.Outcome != belay.Cancelled || st.Work != belay.Stopped || deref(st.Verdict) != belay.Confirmed || st.Cause != belay.CauseOperator {
+		t.Errorf("status %+v", st)
+	}
+	r := s.receipt(t, "op", run)
+	if r.Verdict != belay.Confirmed || !r.Final || r.Cancellation == nil || r.Cancellation.By != "op" || r.Cancellation.Reason != "wrong branch" || len(r.Survivors) > 0 {
+		t.Errorf("receipt %+v", r)
+	}
+	if lines := s.audit(run.String()); len(lines) != 1 || !strings.Contains(lines[0], "principal=op") || !strings.Contains(lines[0], "verdict=confirmed") {
+		t.Errorf("audit %q (ORC-43)", lines)
 	}
 }
 
@@ -209,8 +221,10 @@ func TestAcceptance30MalformedParams(t *testing.T) {
 	s := plain(t)
 	c := s.begin(t, "ann", "tools")
 	got := c.tick(t, `"call-30"`, "30")
-	for _, params := range []string{``, `,"params":null`, `,"params":[]`, `,"params":7`, `,"params":{}`, `,"params":{"requestId":null}`,
-		`,"params":{"requestId":{}}`, `,"params":{"requestId":true}`, `,"params":{"requestId":["call-30"]}`, `,"params":{"reason":"why"}`} {
+	for _, params := range []string{
+		``, `,"params":null`, `,"params":[]`, `,"params":7`, `,"params":{}`, `,"params":{"requestId":null}`,
+		`,"params":{"requestId":{}}`, `,"params":{"requestId":true}`, `,"params":{"requestId":["call-30"]}`, `,"params":{"reason":"why"}`,
+	} {
 		notice := `{"jsonrpc":"2.0","method":"notifications/cancelled"` + params + `}`
 		if a := c.post(t, notice); a.status != 202 || a.body != "" {
 			t.Errorf("session: %s: %d %s", params, a.status, a.body)

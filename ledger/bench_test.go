@@ -12,7 +12,7 @@ import (
 // BenchmarkRecords is how fast records reach the disk when nobody waits for a
 // single one.
 func BenchmarkRecords(b *testing.B) {
-	for name, make := range map[string]func() belay.Detail{
+	for name, one := range map[string]func() belay.Detail{
 		"runs":     func() belay.Detail { return ended("call", "ann") },
 		"receipts": func() belay.Detail { return cancelled("call", "ann", "bob", "wrong branch") },
 	} {
@@ -20,7 +20,7 @@ func BenchmarkRecords(b *testing.B) {
 			l := open(b, at(b), Options{Queue: 1 << 30})
 			list := []belay.Detail{}
 			for range b.N {
-				list = append(list, make())
+				list = append(list, one())
 			}
 			b.ReportAllocs()
 			b.ResetTimer()

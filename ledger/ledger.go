@@ -65,7 +65,7 @@ func Open(path string, o Options) (*Ledger, error) {
 	l.queue = newQueue(l.opts.Queue)
 	l.life, l.end = context.WithCancelCause(context.Background())
 	if err := l.open(context.Background()); err != nil {
-		l.release()
+		_ = l.release() // the first error is the one to tell
 		return nil, err
 	}
 	go l.write()
@@ -132,11 +132,11 @@ func (l *Ledger) Commit(ctx context.Context, runs ...belay.Detail) error {
 		waiting = append(waiting, c)
 	}
 	var errs []error
-	for i, c := range waiting {
+	for i, run := range runs {
 		select {
-		case err := <-c:
+		case err := <-waiting[i]:
 			if err != nil {
-				errs = append(errs, fmt.Errorf("commit %s: %w", runs[i].ID, err))
+				errs = append(errs, fmt.Errorf("commit %s: %w", run.ID, err))
 			}
 		case <-ctx.Done():
 			return fmt.Errorf("wait for the ledger: %w", context.Cause(ctx))

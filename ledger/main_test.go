@@ -79,11 +79,11 @@ func cancelled(name, owner, by, reason string) belay.Detail {
 }
 
 // numbered makes n runs that are a millisecond apart, so that their order is known.
-func numbered(n int, make func(i int) belay.Detail) []belay.Detail {
+func numbered(n int, one func(i int) belay.Detail) []belay.Detail {
 	list := []belay.Detail{}
 	start := time.Now().Add(-time.Hour)
 	for i := range n {
-		d := make(i)
+		d := one(i)
 		d.Started = start.Add(time.Duration(i) * time.Millisecond)
 		id := earliest(d.Started)
 		copy(id[6:], d.ID[6:])

@@ -289,7 +289,7 @@ func anyOf[T ~string](and func(string, ...any), column string, values []T) {
 // earliest is the first id of that millisecond.
 func earliest(t time.Time) (id belay.RunID) {
 	ms := max(t.UnixMilli(), 0)
-	binary.BigEndian.PutUint64(id[:8], uint64(ms)<<16) //nolint:gosec // not negative
+	binary.BigEndian.PutUint64(id[:8], uint64(ms)<<16)
 	return id
 }
 

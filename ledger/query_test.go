@@ -148,24 +148,24 @@ func TestPaging(t *testing.T) {
 func TestPlans(t *testing.T) {
 	l := open(t, at(t), Options{})
 	for _, q := range []Query{
-		{Outcomes: []belay.Outcome{belay.Failed}}, {Owner: "a"}, {Server: "s"}, {InFlight: true}, {Cancelled: true}, {StoppedBy: "a"},
-		{Request: "1"}, {Request: "1", Owner: "a"}, {Receipt: true}, {Receipt: true, Owner: "a"}, {Stop: belay.NewStopID()}, {Behind: belay.NewRunID()},
-		{Owner: "a", Outcomes: []belay.Outcome{belay.Failed}}, {Labels: map[string]string{"a": "b", "c": "d"}},
-		{Since: time.Now()}, {Cursor: cursorOf(belay.NewRunID()), Outcomes: []belay.Outcome{belay.Failed}},
+		{Outcomes: []belay.Outcome{belay.Failed}},
+		{Owner: "a"},
+		{Server: "s"},
+		{InFlight: true},
+		{Cancelled: true},
+		{StoppedBy: "a"},
+		{Request: "1"},
+		{Request: "1", Owner: "a"},
+		{Receipt: true},
+		{Receipt: true, Owner: "a"},
+		{Stop: belay.NewStopID()},
+		{Behind: belay.NewRunID()},
+		{Owner: "a", Outcomes: []belay.Outcome{belay.Failed}},
+		{Labels: map[string]string{"a": "b", "c": "d"}},
+		{Since: time.Now()},
+		{Cursor: cursorOf(belay.NewRunID()), Outcomes: []belay.Outcome{belay.Failed}},
 	} {
-		text, args, err := q.sql(columns, 50)
-		must(t, err)
-		rows, err := l.readers.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+text, args...)
-		must(t, err)
-		var plan []string
-		for rows.Next() {
-			var id, parent, x int
-			var detail string
-			must(t, rows.Scan(&id, &parent, &x, &detail))
-			plan = append(plan, detail)
-		}
-		must(t, rows.Close())
-		all := strings.Join(plan, "; ")
+		all := plan(t, l, q)
 		if strings.Contains(all, "TEMP B-TREE") || strings.Contains(all, "SCAN runs") && !strings.Contains(all, "USING") {
 			t.Errorf("%+v: %s", q, all)
 		}
@@ -173,6 +173,25 @@ func TestPlans(t *testing.T) {
 			t.Errorf("one's own small id is looked for among everybody's: %s", all)
 		}
 	}
+}
+
+// plan is how SQLite finds what a query asks for.
+func plan(t *testing.T, l *Ledger, q Query) string {
+	t.Helper()
+	text, args, err := q.sql(columns, 50)
+	must(t, err)
+	rows, err := l.readers.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+text, args...)
+	must(t, err)
+	defer rows.Close()
+	var steps []string
+	for rows.Next() {
+		var id, parent, x int
+		var detail string
+		must(t, rows.Scan(&id, &parent, &x, &detail))
+		steps = append(steps, detail)
+	}
+	must(t, rows.Err())
+	return strings.Join(steps, "; ")
 }
 
 // TestExport: JSON lines can be read back; a CSV cell is never a formula.

@@ -55,7 +55,7 @@ func (l *Ledger) statements(ctx context.Context) (*statements, error) {
 		{&w.last, "SELECT revision, verdict, size, body FROM receipts WHERE run = ? ORDER BY revision DESC LIMIT 1"},
 		{&w.receipt, "INSERT INTO receipts (run, revision, recorded, verdict, size, body) VALUES (?, ?, ?, ?, ?, ?)"},
 	} {
-		stmt, err := l.conn.PrepareContext(ctx, s.text)
+		stmt, err := l.conn.PrepareContext(ctx, s.text) //nolint:sqlclosecheck // by close
 		if err != nil {
 			w.close()
 			return nil, err

@@ -43,7 +43,7 @@ func (l *Ledger) trimStep(ctx context.Context) (more bool, err error) {
 		}
 	}
 	left, err := l.shrink(ctx)
-	l.count(func(s *Stats) { s.Trimmed += uint64(deleted) }) //nolint:gosec // a count of rows
+	l.count(func(s *Stats) { s.Trimmed += uint64(deleted) })
 	return deleted > 0 || left, err
 }
 
@@ -86,15 +86,15 @@ func (l *Ledger) overflow(ctx context.Context) (int64, error) {
 }
 
 func (l *Ledger) pragmas(ctx context.Context, pages, free, size *int64) error {
-	return l.conn.QueryRowContext(ctx, "SELECT * FROM pragma_page_count, pragma_freelist_count, pragma_page_size").Scan(pages, free, size)
+	return l.conn.QueryRowContext(ctx, "SELECT page_count, freelist_count, page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size").Scan(pages, free, size)
 }
 
 // deleteRuns deletes the oldest runs that match; triggers take what belongs to
 // them.
 func (l *Ledger) deleteRuns(ctx context.Context, where string, limit int64, args ...any) (n int64, err error) {
 	err = inTx(ctx, l.conn, func() error {
-		res, err := l.conn.ExecContext(ctx, "DELETE FROM runs WHERE id IN (SELECT id FROM runs WHERE "+where+" ORDER BY id LIMIT ?)",
-			append(args, limit)...)
+		text := "DELETE FROM runs WHERE id IN (SELECT id FROM runs WHERE " + where + " ORDER BY id LIMIT ?)" //nolint:gosec // where is a constant of this package
+		res, err := l.conn.ExecContext(ctx, text, append(args, limit)...)
 		if err != nil {
 			return err
 		}
@@ -135,7 +135,7 @@ func (l *Ledger) run(ctx context.Context, pragma string) error {
 		return err
 	}
 	defer rows.Close()
-	for rows.Next() { //nolint:revive // each step does a part of the work
+	for rows.Next() { // each step does a part of the work
 	}
 	return rows.Err()
 }
