@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/belayhq/belay"
@@ -51,6 +52,9 @@ type Client struct {
 	token func(context.Context) (string, error)
 	agent string
 	named string // the server as errors name it
+
+	mu   sync.Mutex
+	ears map[string]*ear // by owner, of whom a client has one unless its tokens change
 }
 
 // dialLimit bounds connecting, so that a machine that is off is said to be off

@@ -20,8 +20,9 @@ var errReleased = errors.New("the lease was released")
 
 // Hold keeps the run alive and returns a context for its work, which ends when
 // the run is stopped, with the *[belay.Cancellation] as its cause, or when ctx
-// ends. A Stop arrives by the event stream within milliseconds, and by the next
-// heartbeat where the stream is not permitted or broken.
+// ends. A Stop arrives by the event stream, one for all leases of a client, within
+// milliseconds, and by the next heartbeat where the stream is not permitted or
+// broken.
 //
 // The run is kept until release is called, also while stopped work cleans up:
 // release is always called, at the end of the work, and waits for what Hold
@@ -31,42 +32,30 @@ func (l *Lease) Hold(ctx context.Context) (held context.Context, release func())
 	held, stop := context.WithCancelCause(ctx)
 	// The run must be kept until the work has ended, not until it was told to.
 	own, end := context.WithCancelCause(context.WithoutCancel(ctx))
-	h := &holder{lease: l, stop: stop, bell: make(chan struct{}, 1)}
-	h.work.Go(func() { h.listen(own) })
-	h.work.Go(func() { h.beat(own) })
+	h := &holder{lease: l, stop: stop, bell: make(chan struct{}, 1), done: make(chan struct{})}
+	leave := l.client.ear(l.owner).join(h)
+	go func() {
+		defer close(h.done)
+		h.beat(own) // the first one finds a Stop that came before we listened
+	}()
 	var once sync.Once
 	return held, func() {
 		once.Do(func() {
 			end(errReleased)
-			h.work.Wait()
+			<-h.done
+			leave()
 			stop(errReleased)
 		})
 	}
 }
 
-// holder is one Hold: a goroutine that beats and one that listens.
+// holder is one Hold.
 type holder struct {
 	lease *Lease
 	stop  context.CancelCauseFunc // of the work
 	bell  chan struct{}           // capacity 1: beat now, there is news
-	work  sync.WaitGroup
-	told  belay.Means // the last step that OnOrder was told; only beat uses it
-}
-
-// listen rings when something was said about the run. The heartbeat that follows
-// says what: there is one place where orders come from.
-func (h *holder) listen(ctx context.Context) {
-	events := h.lease.client.Watch(ctx, belay.Filter{Under: h.lease.run, IDs: []belay.RunID{h.lease.run}})
-	h.ring() // a Stop may have come before the stream was open
-	for e, err := range events {
-		if err == nil && e.Run.Cancellation == nil {
-			continue // a heartbeat of ours may have made it
-		}
-		if err == nil {
-			h.stop(e.Run.Cancellation)
-		}
-		h.ring() // also after an error: the stream is broken, or will be open anew
-	}
+	done  chan struct{}           // closed when beat has returned
+	told  belay.Means             // the last step that OnOrder was told; only beat uses it
 }
 
 func (h *holder) ring() {

@@ -67,6 +67,7 @@ type Lease struct {
 
 	client *Client
 	run    belay.RunID
+	owner  string
 	length time.Duration
 }
 
@@ -89,7 +90,7 @@ func (c *Client) Register(ctx context.Context, r Registration) (*Lease, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Lease{client: c, run: answer.Run.ID, length: answer.Lease.length()}, nil
+	return &Lease{client: c, run: answer.Run.ID, owner: answer.Run.Owner, length: answer.Lease.length()}, nil
 }
 
 // Run is the run's id: the parent of what hangs below it, in BELAY_PARENT's

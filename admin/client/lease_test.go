@@ -155,6 +155,38 @@ func TestFinish(t *testing.T) {
 	}
 }
 
+// TestHoldMany: as many turns as a runtime may have are told at once; a server has
+// no stream for each.
+func TestHoldMany(t *testing.T) {
+	b := &breaker{}
+	r := newRig(t, admin.Options{}, b.front)
+	ann := r.as("ann")
+	var held []context.Context
+	for range 100 {
+		lease, err := ann.Register(t.Context(), client.Registration{Kind: belay.KindTurn, Name: "think", Lease: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, release := lease.Hold(t.Context())
+		defer release()
+		held = append(held, ctx)
+	}
+	if _, err := r.as("op").Cancel(t.Context(), belay.CancelRequest{Filter: belay.Filter{Owner: "ann"}}); err != nil {
+		t.Fatal(err)
+	}
+	limit := time.After(10 * time.Second)
+	for n, ctx := range held {
+		select {
+		case <-ctx.Done():
+		case <-limit:
+			t.Fatalf("number %d was not told", n)
+		}
+	}
+	if n := b.opened.Load(); n != 1 {
+		t.Errorf("%d streams", n)
+	}
+}
+
 // TestHoldByHeartbeat: without an event stream the heartbeat tells of a Stop.
 func TestHoldByHeartbeat(t *testing.T) {
 	r := newRig(t, admin.Options{}, func(h http.Handler) http.Handler {
