@@ -42,6 +42,7 @@ type Filter struct {
 	Owner  string            `json:"owner,omitempty"`
 	Server string            `json:"server,omitempty"`
 	Works  []Work            `json:"works,omitempty"` // any of these states of the work
+	Ends   []Outcome         `json:"ends,omitempty"`  // any of these outcomes
 	Ended  bool              `json:"ended,omitempty"` // also runs that are over and still remembered
 	Limit  int               `json:"limit,omitempty"` // at most so many, newest first dropped; 0: all
 }
@@ -56,7 +57,7 @@ func (f *Filter) Match(i *Info) bool {
 		return false
 	case len(f.Kinds) > 0 && !slices.Contains(f.Kinds, i.Kind):
 		return false
-	case len(f.Works) > 0 && !slices.Contains(f.Works, i.Work):
+	case len(f.Works) > 0 && !slices.Contains(f.Works, i.Work), len(f.Ends) > 0 && !slices.Contains(f.Ends, i.Outcome):
 		return false
 	case f.Owner != "" && f.Owner != i.Owner, f.Server != "" && f.Server != i.Server:
 		return false

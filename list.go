@@ -76,7 +76,7 @@ func (r *Run) passesLocked(f *Filter) bool {
 		return false
 	case len(f.Kinds) > 0 && !slices.Contains(f.Kinds, s.Kind):
 		return false
-	case len(f.Works) > 0 && !slices.Contains(f.Works, r.work):
+	case len(f.Works) > 0 && !slices.Contains(f.Works, r.work), len(f.Ends) > 0 && !slices.Contains(f.Ends, r.outcome):
 		return false
 	}
 	return hasLabels(s.Labels, f.Labels)

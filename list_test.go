@@ -90,6 +90,7 @@ func checkLists(t *rapid.T, tree *Tree, all []Info) {
 		Owner: some(t, "of"), Server: some(t, "at"), Labels: someLabels(t), Ended: rapid.Bool().Draw(t, "ended"),
 		Kinds: rapid.SampledFrom([][]Kind{nil, {KindCall}, {KindTask, KindCall}}).Draw(t, "kinds"),
 		Works: rapid.SampledFrom([][]Work{nil, {Running}, {Waiting, Stopped}}).Draw(t, "works"),
+		Ends:  rapid.SampledFrom([][]Outcome{nil, {Pending}, {Completed, Cancelled}}).Draw(t, "ends"),
 	}
 	ids := func(list []Info) (ids []RunID) {
 		for _, i := range list {

@@ -114,19 +114,29 @@ func (p *picker) selects(i *belay.Info, now time.Time) bool {
 	})
 }
 
-// works are the states, if all of them are states of the work: those a
-// [belay.Filter] can say, which spares it to show all other runs.
-func (p *picker) works() []belay.Work {
+// narrow has the filter select less, where all states are of the work or all are
+// outcomes, which spares the Control to show every run. What passes still has to
+// be what selects wants.
+func (p *picker) narrow(f *belay.Filter) {
 	var works []belay.Work
+	var ends []belay.Outcome
 	for _, state := range p.states {
-		switch w := belay.Work(state); w {
-		case belay.Waiting, belay.Running, belay.Stopping, belay.Stopped, belay.Unconfirmed:
-			works = append(works, w)
+		switch state {
+		case "waiting", "running", "stopping", "stopped", "unconfirmed":
+			works = append(works, belay.Work(state))
+		case "pending", "completed", "failed", "cancelled", "declined", "lost":
+			ends = append(ends, belay.Outcome(state))
+		case "ended": // no run is over before its outcome is known
+			ends = append(ends, belay.Completed, belay.Failed, belay.Cancelled, belay.Declined, belay.Lost)
 		default:
-			return nil
+			return
 		}
 	}
-	return works
+	if len(ends) == 0 {
+		f.Works = works
+	} else if len(works) == 0 {
+		f.Ends = ends
+	}
 }
 
 // past reports whether runs that are over are wanted.
@@ -186,7 +196,8 @@ func (a *API) listRuns(ctx context.Context, in *listRunsIn) (*listRunsOut, error
 		return nil, problemOf(err)
 	}
 	p := picker{in.State, in.OlderThan, in.NewerThan, in.RequestID}
-	f.Ended, f.Works = p.past(), p.works()
+	f.Ended = p.past()
+	p.narrow(&f)
 	now := time.Now()
 	keep := func(i *belay.Info) bool { return p.selects(i, now) }
 	runs, incomplete, err := a.collect(ctx, within, f, HistoryQuery{Before: behind, Limit: in.Limit + 1, RequestID: in.RequestID}, keep)

@@ -72,6 +72,7 @@ func (b *bench) listing() error {
 		{"with a label that none has", "label=trace_id%3Dx", 0},
 		{"in a state that a thousandth is in", "state=waiting", 100},
 		{"in a state that none is in", "state=stopping", 0},
+		{"that has ended, of which there is none", "state=ended", 0},
 	}
 	for _, p := range pages {
 		values, worst, err := b.page(api, p.query, p.want)
