@@ -68,7 +68,7 @@ func TestToolCannotStopOthers(t *testing.T) {
 	if err := os.WriteFile(request, []byte(fmt.Sprintf("POST /orchestrate/cancel HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", token("op"), len(body), body)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	text, _ := json.Marshal(fmt.Sprintf(`for i in 1 2 3 4 5 6 7 8 9 10; do bash -c 'exec 3<>/dev/tcp/%s; cat %s >&3'; done`, strings.Replace(strings.TrimPrefix(s.url, "http://"), ":", "/", 1), request))
+	text, _ := json.Marshal(fmt.Sprintf(`for i in $(seq 40); do bash -c 'exec 3<>/dev/tcp/%s; cat %s >&3'; done`, strings.Replace(strings.TrimPrefix(s.url, "http://"), ":", "/", 1), request))
 	if r := wait(t, c.call(t, `"gone"`, "shell", fmt.Sprintf(`{"key":"gone","text":%s}`, text))); r.Result == nil {
 		t.Fatalf("the tool: %s", r.raw)
 	}

@@ -43,7 +43,7 @@ func TestAcceptance40Restart(t *testing.T) {
 	c = s.begin(t, "ann", "tools")
 	c.tick(t, `"lost-40"`, "40-lost")
 	lost := s.status(t, "op", "lost-40").Run
-	time.Sleep(100 * time.Millisecond) // the ledger promises what is a few milliseconds old
+	time.Sleep(500 * time.Millisecond) // the ledger promises what is older than its batch
 	s.kill()
 	s.quiet(t, "40-lost") // the guardian ended it
 

@@ -68,9 +68,9 @@
 //
 // # What it does not promise
 //
-// A run that started, or ended, less than a few milliseconds before a SIGKILL
-// may be missing, or be lost although it had ended, unless somebody committed
-// it. The file belongs on a local disk: SQLite's log needs shared memory.
+// A run that started, or ended, less than [Options.Batch] and a sync before a
+// SIGKILL may be missing, or be lost although it had ended, unless somebody
+// committed it. The file belongs on a local disk: SQLite's log needs shared memory.
 //
 // This is the only package that imports SQLite.
 package ledger
