@@ -237,7 +237,7 @@ func TestIdsRiseInTheOrderOfRegistration(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, tree *Tree) {
 		before := register(t, tree, Spec{})
 		after := register(t, tree, Spec{})
-		if a, b := before.ID(), after.ID(); bytes.Compare(a[:], b[:]) >= 0 || b.Time().Sub(time.Now()) > time.Millisecond {
+		if a, b := before.ID(), after.ID(); bytes.Compare(a[:], b[:]) >= 0 || time.Until(b.Time()) > time.Millisecond {
 			t.Errorf("%v, then %v in the same millisecond", a, b)
 		}
 	})

@@ -3,7 +3,6 @@ package node
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"io"
 	"log/slog"
 	"net"
@@ -196,12 +195,4 @@ func (r *rig) running(n int) []belay.Info {
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
-}
-
-func decode[T any](t *testing.T, text string) (v T) {
-	t.Helper()
-	if err := json.Unmarshal([]byte(text), &v); err != nil {
-		t.Fatalf("%v: %s", err, text)
-	}
-	return v
 }
