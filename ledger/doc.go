@@ -11,7 +11,7 @@
 //
 // Writing is off the critical path. Whatever is to be written waits in a queue
 // in which news about one run replace older news about it; one goroutine takes
-// what has gathered, after a few milliseconds, and commits it as one
+// what has gathered, after [Options.Batch], and commits it as one
 // transaction that is synced to disk. Who needs to know that something is on
 // disk calls [Ledger.Commit], which returns after the sync; callers that come
 // at the same time share one.
