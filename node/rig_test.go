@@ -1,7 +1,6 @@
 package node
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -19,6 +18,7 @@ import (
 	"github.com/belayhq/belay/auth"
 	"github.com/belayhq/belay/internal/builtin"
 	"github.com/belayhq/belay/internal/config"
+	"github.com/belayhq/belay/internal/faketool"
 	"github.com/belayhq/belay/lease"
 	"github.com/belayhq/belay/serve"
 )
@@ -32,32 +32,14 @@ type rig struct {
 	tree *belay.Tree
 	node *Server
 	url  string
-	log  *lockedBuffer
+	log  *faketool.Text
 	end  func()
-}
-
-// lockedBuffer is a log.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // start serves with a state of its own in dir.
 func start(t *testing.T, dir string, change func(*Options)) *rig {
 	t.Helper()
-	r := &rig{t: t, dir: dir, tree: belay.NewTree(belay.Options{}), log: &lockedBuffer{}}
+	r := &rig{t: t, dir: dir, tree: belay.NewTree(belay.Options{}), log: &faketool.Text{}}
 	o := Options{
 		Serve: serve.Options{
 			Tree: r.tree, Version: "test",

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"go.opentelemetry.io/proto/otlp/trace/v1"
 
 	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/internal/faketool"
 )
 
 const (
@@ -180,7 +180,7 @@ func TestBadReceivers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, tree := receive(t), newTree(t)
 			set(r)
-			var log lockedBuffer
+			var log faketool.Text
 			c := env(t, r, map[string]string{"OTEL_BSP_MAX_QUEUE_SIZE": "8", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "4"})
 			tr := start(t, Options{Control: tree, Config: c, Log: slog.New(slog.NewTextHandler(&log, nil))})
 			began := time.Now()
@@ -208,23 +208,6 @@ func TestBadReceivers(t *testing.T) {
 			}
 		})
 	}
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 // What may pass is tried again, and spans come once.
@@ -281,7 +264,7 @@ func FuzzAnswer(f *testing.F) {
 
 // The console gets one line of JSON for each batch.
 func TestConsole(t *testing.T) {
-	var out lockedBuffer
+	var out faketool.Text
 	tree := newTree(t)
 	tr := start(t, Options{Control: tree, Config: env(t, nil, map[string]string{"OTEL_TRACES_EXPORTER": "console"}), Console: &out})
 	register(t, tree, belay.Spec{Name: "x"}).Finish(belay.Completed)
@@ -297,7 +280,7 @@ func TestConsole(t *testing.T) {
 // Events that a watcher misses are counted, and no run waits for the tracer.
 func TestMissed(t *testing.T) {
 	tree := newTree(t)
-	tr := start(t, Options{Control: tree, Config: env(t, nil, map[string]string{"OTEL_TRACES_EXPORTER": "console", "OTEL_BSP_MAX_QUEUE_SIZE": "100000"}), Console: &lockedBuffer{}})
+	tr := start(t, Options{Control: tree, Config: env(t, nil, map[string]string{"OTEL_TRACES_EXPORTER": "console", "OTEL_BSP_MAX_QUEUE_SIZE": "100000"}), Console: &faketool.Text{}})
 	const n = 3000
 	for range n {
 		register(t, tree, belay.Spec{Name: "x"}).Finish(belay.Completed)
@@ -321,7 +304,7 @@ func TestOff(t *testing.T) {
 	if _, err := New(Options{Control: newTree(t)}); !errors.Is(err, ErrConfig) {
 		t.Error(err)
 	}
-	on := start(t, Options{Control: newTree(t), Config: env(t, nil, map[string]string{"OTEL_TRACES_EXPORTER": "console"}), Console: &lockedBuffer{}})
+	on := start(t, Options{Control: newTree(t), Config: env(t, nil, map[string]string{"OTEL_TRACES_EXPORTER": "console"}), Console: &faketool.Text{}})
 	for range 2 {
 		if err := on.Close(t.Context()); err != nil {
 			t.Error(err)
