@@ -11,6 +11,8 @@ import (
 const (
 	earlyTTL = 10 * time.Second
 	earlyMax = 1_000 // for each principal
+
+	maxPrincipals = 10_000 // that have any
 )
 
 // Tombstones is an [EarlyStops] in memory. Whoever registers calls asks Take

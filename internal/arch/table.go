@@ -161,9 +161,9 @@ var Table = []Row{
 
 	{
 		"admin", 3,
-		[]string{".", "lease"},
-		[]string{"github.com/danielgtaylor/huma/v2", "github.com/go-json-experiment/json/jsontext", "golang.org/x/time"},
-		"the REST door over a Control: who asks, what is remembered and who is told are handed in; huma describes /v1, jsontext refuses what two readers would read differently",
+		[]string{".", "auth", "lease"},
+		[]string{"github.com/danielgtaylor/huma/v2", "github.com/go-json-experiment/json/jsontext"},
+		"the REST door over a Control; auth for its rates alone: who asks, what is remembered and who is told are handed in; huma describes /v1, jsontext refuses what two readers would read differently",
 	},
 	{
 		"admin/client", 1,
