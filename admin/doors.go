@@ -115,7 +115,8 @@ type Limiter interface {
 type Latch interface {
 	State(ctx context.Context) (LatchState, error)
 	// Engage refuses new calls from its return on. Engaged already, it changes
-	// nothing and returns the state as it is.
+	// nothing and returns the state as it is. With an error beside a state that is
+	// engaged it refuses all the same, and was not written down.
 	Engage(ctx context.Context, by, reason string) (LatchState, error)
 	Lift(ctx context.Context, by, reason string) (LatchState, error)
 }

@@ -20,6 +20,7 @@ type Switch struct {
 	Keep func(LatchState) error
 
 	turning sync.Mutex // one turn at a time; before mu
+	unkept  bool       // guarded by turning: engaged, and Keep has failed
 	mu      sync.Mutex
 	state   LatchState
 }
@@ -51,16 +52,19 @@ func (s *Switch) Restore(state LatchState) {
 	s.state = state
 }
 
-// Engage implements [Latch].
+// Engage implements [Latch]. One that is engaged and could not be written down is
+// written down by the next.
 func (s *Switch) Engage(_ context.Context, by, reason string) (LatchState, error) {
 	s.turning.Lock()
 	defer s.turning.Unlock()
 	state, changed := s.turned(true, by, reason)
-	if !changed {
+	if !changed && !s.unkept {
 		return state, nil
 	}
 	s.Restore(state)
-	return state, s.keep(state)
+	err := s.keep(state)
+	s.unkept = err != nil
+	return state, err
 }
 
 // Lift implements [Latch].
@@ -74,6 +78,7 @@ func (s *Switch) Lift(_ context.Context, by, reason string) (LatchState, error) 
 	if err := s.keep(state); err != nil {
 		return s.now(), err
 	}
+	s.unkept = false
 	s.Restore(state)
 	return state, nil
 }

@@ -25,13 +25,19 @@ func TestSwitchKept(t *testing.T) {
 		t.Errorf("lifted without a disk: %+v, %v", state, err)
 	}
 	fails = nil
+	if state, err := s.Engage(t.Context(), "eve", "again"); err != nil || state.By != "ann" || len(kept) != 1 {
+		t.Errorf("written down by the next: %+v, %v, kept %+v", state, err, kept)
+	}
+	if state, err := s.Engage(t.Context(), "eve", "again"); err != nil || state.By != "ann" || len(kept) != 1 {
+		t.Errorf("and once only: %+v, %v, kept %+v", state, err, kept)
+	}
 	if state, err := s.Lift(t.Context(), "ben", "out"); err != nil || state.Engaged || s.Refuses() != nil {
 		t.Errorf("lifted: %+v, %v", state, err)
 	}
 	if state, err := s.Lift(t.Context(), "eve", ""); err != nil || state.By != "ben" {
 		t.Errorf("lifted twice: %+v, %v", state, err)
 	}
-	if len(kept) != 1 || kept[0].By != "ben" {
+	if len(kept) != 2 || !kept[0].Engaged || kept[1].By != "ben" {
 		t.Errorf("kept %+v", kept)
 	}
 	again := Switch{}

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -253,6 +254,73 @@ func TestLatch(t *testing.T) {
 	}
 	if got := into[LatchState](r, r.do("DELETE", "/v1/latch?reason=over", "op", ""), 200); got.Engaged || got.Reason != "over" || latch.Refuses() != nil {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A latch that refuses and cannot be written down stops what is in flight all the
+// same, and says so.
+func TestLatchOnFullDisk(t *testing.T) {
+	latch := &Switch{Keep: func(LatchState) error { return errors.New("no space left on device") }}
+	r := newRig(t, Options{Latch: latch})
+	run := r.call("ann", "1", with(&stopper{}))
+	type engaged struct {
+		Latch   LatchState
+		Stored  *bool
+		Stopped *cancelDone
+	}
+	got := into[engaged](r, r.do("POST", "/v1/latch", "op", `{"reason":"fire","wait":5}`), 200)
+	if !got.Latch.Engaged || got.Stored == nil || *got.Stored || got.Stopped == nil || run.Cancellation() == nil || latch.Refuses() == nil {
+		t.Errorf("%+v, cancelled %v", got, run.Cancellation())
+	}
+	if got := r.do("DELETE", "/v1/latch", "op", ""); got.status < 500 || latch.Refuses() == nil {
+		t.Errorf("lifted: %d %s", got.status, got.body)
+	}
+}
+
+// What stops everything leaves sessions, which are no work: clients find their
+// servers again. A session is stopped where it is named, or its kind is.
+func TestStopAllLeavesSessions(t *testing.T) {
+	latch := &Switch{}
+	r := newRig(t, Options{Latch: latch})
+	labels := func(s *belay.Spec) { s.Labels = map[string]string{"team": "a"} }
+	session := r.call("ann", "", labels, func(s *belay.Spec) { s.Kind = belay.KindSession })
+	under := `"under":"` + session.ID().String() + `"`
+	for _, step := range []struct {
+		path, body string
+		session    bool
+	}{
+		{"/v1/cancel", `{"all":true}`, false},
+		{"/v1/cancel", `{"labels":{"team":"a"}}`, false},
+		{"/v1/cancel", `{"owner":"ann","states":["active"]}`, false},
+		{"/v1/latch", `{}`, false},
+		{"/v1/cancel", `{` + under + `,"kinds":["call"]}`, false},
+		{"/v1/cancel", `{` + under + `}`, true},
+	} {
+		call := r.call("ann", "1", labels, func(s *belay.Spec) { s.Parent = session })
+		into[map[string]any](r, r.do("POST", step.path, "op", step.body), 202)
+		if call.Cancellation() == nil || (session.Cancellation() != nil) != step.session {
+			t.Errorf("%s %s: call %v, session %v", step.path, step.body, call.Cancellation(), session.Cancellation())
+		}
+	}
+	byKind := r.call("ann", "", func(s *belay.Spec) { s.Kind = belay.KindSession })
+	if into[map[string]any](r, r.do("POST", "/v1/cancel", "op", `{"kinds":["session"]}`), 202); byKind.Cancellation() == nil {
+		t.Error("a session was asked for by its kind, and lives")
+	}
+}
+
+// DESIGN 12: the cause is user where all that is stopped is the asker's own.
+func TestCauseOfMany(t *testing.T) {
+	r := newRig(t, Options{})
+	mine, own, other := r.call("op", "1"), r.call("op", "2"), r.call("ann", "3")
+	into[cancelDone](r, r.do("POST", "/v1/cancel", "op", `{"ids":["`+mine.ID().String()+`"]}`), 202)
+	into[cancelDone](r, r.do("POST", "/v1/cancel", "op", `{"all":true}`), 202)
+	if c := mine.Cancellation(); c == nil || c.Cause != belay.CauseUser {
+		t.Errorf("one's own: %+v", c)
+	}
+	for _, run := range []*belay.Run{own, other} {
+		if c := run.Cancellation(); c == nil || c.Cause != belay.CauseOperator {
+			t.Errorf("among others': %+v", c)
+		}
 	}
 }
 

@@ -12,6 +12,11 @@ import (
 	"github.com/belayhq/belay"
 )
 
+// workKinds is what a Stop selects where it names neither runs nor kinds, and
+// what the latch stops. A session is what work hangs below, not work: stopping it
+// takes a client's server away for good.
+var workKinds = []belay.Kind{belay.KindTurn, belay.KindCall, belay.KindTask, belay.KindScript, belay.KindProcess}
+
 // how says how a Stop is to be carried out.
 type how struct {
 	Reason   string  `json:"reason,omitempty" maxLength:"1000" doc:"kept without control characters"`
@@ -40,7 +45,7 @@ type cancelRunsIn struct {
 		IDs    []string          `json:"ids,omitempty" maxItems:"1000"`
 		Under  string            `json:"under,omitempty" maxLength:"64" doc:"this run and what lies below it"`
 		Labels map[string]string `json:"labels,omitempty" doc:"all of these"`
-		Kinds  []string          `json:"kinds,omitempty" maxItems:"16" doc:"any of these"`
+		Kinds  []string          `json:"kinds,omitempty" maxItems:"16" doc:"any of these; default: all but sessions, unless ids or under name them"`
 		Owner  string            `json:"owner,omitempty" maxLength:"256"`
 		Server string            `json:"server,omitempty" maxLength:"256"`
 
@@ -147,6 +152,9 @@ func (a *API) cancelRuns(ctx context.Context, in *cancelRunsIn) (*cancelOut, err
 		// A typing error in a filter must not stop the whole house.
 		return nil, problemOf(fmt.Errorf("%w: say which runs, or all: true, and not both", belay.ErrBadRequest))
 	}
+	if len(f.Kinds) == 0 && len(f.IDs) == 0 && f.Under.IsZero() {
+		f.Kinds = workKinds
+	}
 	if pick.picks() {
 		if f.IDs, err = a.picked(ctx, within, f, pick); err != nil {
 			return nil, problemOf(err)
@@ -155,11 +163,26 @@ func (a *API) cancelRuns(ctx context.Context, in *cancelRunsIn) (*cancelOut, err
 			return &cancelOut{Status: http.StatusOK, Body: cancelDone{Stop: belay.NewStopID(), Final: true, Results: []belay.CancelResult{}}}, nil
 		}
 	}
-	cause := belay.CauseOperator
+	return a.stopRuns(ctx, g, within, f, how{b.Reason, b.Escalate, b.Force, b.DryRun, b.Wait}, a.causeOf(ctx, g, within, f))
+}
+
+// causeOf is the cause of a Stop of all that is selected: that of their owner if
+// there is nobody else's among them. A run that comes in meanwhile changes
+// nothing: who may stop everything is an operator in any case.
+func (a *API) causeOf(ctx context.Context, g *guest, within reach, f belay.Filter) belay.Cause {
 	if !within.all || f.Owner == g.Name() {
-		cause = belay.CauseUser
+		return belay.CauseUser
 	}
-	return a.stopRuns(ctx, g, within, f, how{b.Reason, b.Escalate, b.Force, b.DryRun, b.Wait}, cause)
+	runs, err := a.o.Control.List(ctx, f)
+	if err != nil || len(runs) == 0 {
+		return belay.CauseOperator
+	}
+	for n := range runs {
+		if causeFor(g, runs[n].Owner) == belay.CauseOperator {
+			return belay.CauseOperator
+		}
+	}
+	return belay.CauseUser
 }
 
 // picked resolves what a [belay.Filter] cannot say to the runs that fit now.

@@ -29,6 +29,7 @@ type engageOut struct {
 	Retry    string `header:"Retry-After" doc:"seconds after which to look there"`
 	Body     struct {
 		Latch   LatchState  `json:"latch"`
+		Stored  *bool       `json:"stored,omitempty" doc:"only false: the latch could not be written down, and a restart lifts it; engage it again when that is mended"`
 		Stopped *cancelDone `json:"stopped,omitempty" doc:"what became of the runs in flight"`
 	}
 }
@@ -53,8 +54,9 @@ func (a *API) registerLatch(api huma.API) {
 	})
 	operation(a, api, []string{PermLatchSet, PermSystemConfig}, huma.Operation{
 		OperationID: "engage-latch", Method: http.MethodPost, Path: "/v1/latch", Tags: []string{"latch"},
-		Summary: "Refuse new calls and stop every run", Errors: []int{501},
-		Responses: later(),
+		Summary:     "Refuse new calls and stop every run",
+		Description: "Sessions stay, so that clients find their servers again; what is at work below them is stopped.",
+		Errors:      []int{501}, Responses: later(),
 	}, a.engage)
 	operation(a, api, []string{PermLatchLift, PermSystemConfig}, huma.Operation{
 		OperationID: "lift-latch", Method: http.MethodDelete, Path: "/v1/latch", Tags: []string{"latch"},
@@ -116,7 +118,8 @@ func (a *API) latched(ctx context.Context) error {
 }
 
 // engage refuses new calls first and stops those in flight then, so that none
-// slips in between.
+// slips in between. A latch that refuses and could not be written down stops
+// them all the same: that is what it was engaged for.
 func (a *API) engage(ctx context.Context, in *engageIn) (*engageOut, error) {
 	g, err := a.mayTurn(ctx, PermLatchSet)
 	if err != nil {
@@ -131,13 +134,16 @@ func (a *API) engage(ctx context.Context, in *engageIn) (*engageOut, error) {
 	out.Body.Latch, err = a.o.Latch.Engage(context.WithoutCancel(ctx), nameOf(g), belay.CleanReason(h.Reason))
 	a.o.Logger.LogAttrs(ctx, slog.LevelWarn, "latch engaged",
 		slog.String("principal", nameOf(g)), slog.String("address", g.from), slog.String("reason", belay.CleanReason(h.Reason)), slog.Any("error", err))
-	if err != nil {
+	switch {
+	case err != nil && !out.Body.Latch.Engaged:
 		return nil, problemOf(err)
+	case err != nil:
+		out.Body.Stored = new(bool)
 	}
 	if keep {
 		return out, nil
 	}
-	done, err := a.stopRuns(ctx, g, reach{all: true}, belay.Filter{}, h, belay.CauseOperator)
+	done, err := a.stopRuns(ctx, g, reach{all: true}, belay.Filter{Kinds: workKinds}, h, belay.CauseOperator)
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,7 @@ type Hooks struct {
 	Private    bool // also private addresses: of the company's network
 	Plain      bool // also http to other machines
 	NoLoopback bool // not to this machine: for servers that strangers may register at
+	Off        bool // nowhere: a registration that names one is refused
 }
 
 // Bounds of webhooks.
@@ -53,6 +54,9 @@ var (
 // check looks at a webhook's text; the address behind a name is looked at later.
 func (h Hooks) check(text string) error {
 	bad := func(why string) error { return fmt.Errorf("%w: webhook: %s", belay.ErrBadRequest, why) }
+	if h.Off {
+		return bad("this server posts to none; hear of orders by the event stream or by heartbeats")
+	}
 	u, err := url.Parse(text)
 	switch {
 	case len(text) > maxURL:

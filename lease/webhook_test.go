@@ -2,6 +2,7 @@ package lease
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -202,5 +203,21 @@ func TestHookPlaces(t *testing.T) {
 	}
 	if len(p.of) != 0 || len(p.slots) != 0 {
 		t.Error(fmt.Sprint(p.of), len(p.slots))
+	}
+}
+
+// Where webhooks are switched off a registration that names one is refused, and
+// none is made; one without goes through.
+func TestWebhooksOff(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{Hooks: Hooks{Off: true, Private: true, Plain: true}})
+	for _, hook := range []string{"https://example.com/hook", "http://127.0.0.1:1/hook"} {
+		if _, err := r.reg.Register("ann", Spec{Kind: belay.KindTurn, Name: "turn", Webhook: hook}, 0); !errors.Is(err, belay.ErrBadRequest) {
+			t.Errorf("%s: %v", hook, err)
+		}
+	}
+	r.register(Spec{}, 0)
+	if n := r.tree.InFlight(); n != 1 {
+		t.Errorf("%d runs", n)
 	}
 }

@@ -41,7 +41,7 @@ func (p *servePlan) node(env *Env, h *host, c *config.Config, traces tracing.Con
 		NoOrchestrate: !c.Orchestrate.Enabled, NoCancellation: !c.Cancellation.Enabled,
 	}
 	if hooks := c.Leases.Webhooks; c.Leases.Enabled {
-		o.Leases = &lease.Options{Hooks: lease.Hooks{Private: hooks == "private", Plain: hooks == "private", NoLoopback: hooks == "public"}}
+		o.Leases = &lease.Options{Hooks: lease.Hooks{Private: hooks == "private", Plain: hooks == "private", NoLoopback: hooks == "public", Off: hooks == "off"}}
 	}
 	if c.Traces.Enabled && traces.On() {
 		o.Traces = &traces

@@ -87,9 +87,9 @@ type Leases struct {
 	Enabled bool `key:"enabled" default:"true"`
 	// Webhooks says where a cancel may be posted: "public" to addresses of the
 	// internet, "local" also to this machine, "private" also to its networks, in
-	// plain HTTP too. "auto" is never what Load returns: it becomes "local" where
+	// plain HTTP too, "off" nowhere. "auto" is never what Load returns: it becomes "local" where
 	// nobody is in auth, so that all who register are this user, else "public".
-	Webhooks string `key:"webhooks" default:"auto" enum:"auto,public,local,private"`
+	Webhooks string `key:"webhooks" default:"auto" enum:"auto,public,local,private,off"`
 }
 
 // Restart names the keys that differ between two configurations and whose
