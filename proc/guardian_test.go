@@ -257,3 +257,41 @@ func TestGuardianByHand(t *testing.T) {
 		t.Error("it hung")
 	}
 }
+
+// DESIGN 11.10: a process that does not stay to be looked at is not taken for one
+// outside of the trees: neither one that is gone, nor one whose parents end while
+// they are read.
+func TestInTreeOfThoseWhoHide(t *testing.T) {
+	gone := exec.Command("true")
+	if err := gone.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if labels := InTree(gone.Process.Pid); len(labels) != 1 || labels[0] != Unseen {
+		t.Errorf("gone: %q", labels)
+	}
+	d := newDir(t)
+	// Below the tree, a chain of shells whose middle ends all the time; its last one
+	// writes its pid.
+	startTree(t, Config{Path: "sh", Args: []string{"-c", `
+		chain() { if [ "$1" = 0 ]; then sh -c 'echo $$ >>"$0/p"; exec sleep 0.02' "$2"; else (chain $(($1-1)) "$2" & sleep 0.00$1); fi; }
+		while :; do chain 4 "$1"; done`, "sh", d}, Label: "run_01"})
+	looked := 0
+	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline); {
+		b, _ := os.ReadFile(d + "/p")
+		lines := strings.Fields(string(b))
+		if len(lines) == 0 {
+			continue
+		}
+		pid, err := strconv.Atoi(lines[len(lines)-1])
+		if err != nil {
+			continue
+		}
+		if labels := InTree(pid); len(labels) == 0 || labels[0] != "run_01" && labels[0] != Unseen {
+			t.Fatalf("%q after %d looks", labels, looked)
+		}
+		looked++
+	}
+	if looked == 0 {
+		t.Fatal("nobody was looked at")
+	}
+}

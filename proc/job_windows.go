@@ -37,6 +37,9 @@ func GuardianLabel(int) (label string, ok bool) { return "", false }
 // Callers that take rights away from such peers must not rely on it.
 func InTree(int) (labels []string) { return nil }
 
+// Unseen is a label that InTree gives on other systems.
+const Unseen = "a process that is gone"
+
 // Proven reports whether the guarantees of this package are proven by tests
 // on this operating system.
 func Proven() bool { return false }

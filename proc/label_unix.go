@@ -48,19 +48,43 @@ func GuardianLabel(pid int) (label string, ok bool) {
 	return parseGuardian(rawCmdline(pid, 4096))
 }
 
+// Unseen is the label that [InTree] gives to a process that went away while it
+// was looked at. It is no run's id.
+const Unseen = "a process that is gone"
+
 // InTree returns the labels of the trees that the process lies in, innermost
-// first; none when it is in no tree, or gone. A process cannot leave: it
-// remains a descendant of its guardian as long as that lives.
+// first; none when it is in no tree. A process cannot leave: it remains a
+// descendant of its guardian as long as that lives. One that is gone, or whose
+// parents end faster than they can be read, gets the label [Unseen]: whoever
+// does not stay to be looked at is not taken for somebody outside of the trees.
 func InTree(pid int) (labels []string) {
-	for range 1000 { // no real chain is longer; a race could make a circle
-		p, ok := readProc(pid)
-		if !ok || p.PPID <= 1 {
-			return labels
+	child, at := 0, pid // child is the last link that was read, 0: none
+	for range 1000 {    // no real chain is longer; a race could make a circle
+		p, ok := readProc(at)
+		if ok && p.PPID == 0 {
+			// So does one look that is being taken out of the table, and one whose
+			// parent lives where we cannot see it; only the latter stays.
+			p, ok = readProc(at)
 		}
-		pid = p.PPID
-		if label, ok := GuardianLabel(pid); ok {
-			labels = append(labels, label)
+		switch {
+		case ok && p.PPID <= 1:
+			return labels
+		case ok:
+			child, at = at, p.PPID
+			if label, ok := GuardianLabel(at); ok {
+				labels = append(labels, label)
+			}
+		case at == pid:
+			return []string{Unseen}
+		default:
+			// Orphans have their new parent before the old one is out of the table:
+			// a parent that is still named is hidden from this user, and so is no
+			// guardian.
+			if c, ok := readProc(child); ok && c.PPID == at {
+				return labels
+			}
+			child, at, labels = 0, pid, nil
 		}
 	}
-	return labels
+	return append(labels, Unseen)
 }
