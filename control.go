@@ -43,6 +43,8 @@ type Filter struct {
 	Server string            `json:"server,omitempty"`
 	Works  []Work            `json:"works,omitempty"` // any of these states of the work
 	Ends   []Outcome         `json:"ends,omitempty"`  // any of these outcomes
+	Since  time.Time         `json:"since,omitzero"`  // begun then or later; zero: at any time
+	Until  time.Time         `json:"until,omitzero"`  // begun then or before; zero: at any time
 	Ended  bool              `json:"ended,omitempty"` // also runs that are over and still remembered
 	Limit  int               `json:"limit,omitempty"` // at most so many, newest first dropped; 0: all
 }
@@ -58,6 +60,8 @@ func (f *Filter) Match(i *Info) bool {
 	case len(f.Kinds) > 0 && !slices.Contains(f.Kinds, i.Kind):
 		return false
 	case len(f.Works) > 0 && !slices.Contains(f.Works, i.Work), len(f.Ends) > 0 && !slices.Contains(f.Ends, i.Outcome):
+		return false
+	case !f.Since.IsZero() && i.Started.Before(f.Since), !f.Until.IsZero() && i.Started.After(f.Until):
 		return false
 	case f.Owner != "" && f.Owner != i.Owner, f.Server != "" && f.Server != i.Server:
 		return false

@@ -76,6 +76,8 @@ func (r *Run) passesLocked(f *Filter) bool {
 		return false
 	case len(f.Kinds) > 0 && !slices.Contains(f.Kinds, s.Kind):
 		return false
+	case !f.Since.IsZero() && r.started.Before(f.Since), !f.Until.IsZero() && r.started.After(f.Until):
+		return false
 	case len(f.Works) > 0 && !slices.Contains(f.Works, r.work), len(f.Ends) > 0 && !slices.Contains(f.Ends, r.outcome):
 		return false
 	}

@@ -86,10 +86,16 @@ func TestListsAgainstALookAtEachRun(t *testing.T) {
 }
 
 func checkLists(t *rapid.T, tree *Tree, all []Info) {
+	at := time.Now()
+	if len(all) > 0 {
+		at = all[len(all)/2].Started
+	}
 	f := Filter{
 		Owner: some(t, "of"), Server: some(t, "at"), Labels: someLabels(t), Ended: rapid.Bool().Draw(t, "ended"),
 		Kinds: rapid.SampledFrom([][]Kind{nil, {KindCall}, {KindTask, KindCall}}).Draw(t, "kinds"),
 		Works: rapid.SampledFrom([][]Work{nil, {Running}, {Waiting, Stopped}}).Draw(t, "works"),
+		Since: rapid.SampledFrom([]time.Time{{}, at.Add(-time.Minute), at, at.Add(time.Minute)}).Draw(t, "since"),
+		Until: rapid.SampledFrom([]time.Time{{}, at.Add(-time.Minute), at, at.Add(time.Minute)}).Draw(t, "until"),
 		Ends:  rapid.SampledFrom([][]Outcome{nil, {Pending}, {Completed, Cancelled}}).Draw(t, "ends"),
 	}
 	ids := func(list []Info) (ids []RunID) {

@@ -114,10 +114,17 @@ func (p *picker) selects(i *belay.Info, now time.Time) bool {
 	})
 }
 
-// narrow has the filter select less, where all states are of the work or all are
-// outcomes, which spares the Control to show every run. What passes still has to
-// be what selects wants.
-func (p *picker) narrow(f *belay.Filter) {
+// narrow has the filter select less, by age, and by states where all are of the
+// work or all are outcomes, which spares the Control to show every run. What
+// passes still has to be what selects wants.
+func (p *picker) narrow(f *belay.Filter, now time.Time) {
+	const slack = time.Millisecond // ages are counted in parts of seconds there
+	if p.older > 0 {
+		f.Until = now.Add(slack - ageOf(p.older))
+	}
+	if p.newer > 0 {
+		f.Since = now.Add(-slack - ageOf(p.newer))
+	}
 	var works []belay.Work
 	var ends []belay.Outcome
 	for _, state := range p.states {
@@ -137,6 +144,14 @@ func (p *picker) narrow(f *belay.Filter) {
 	} else if len(works) == 0 {
 		f.Ends = ends
 	}
+}
+
+// maxAge is more than any run has, and less than a duration can hold.
+const maxAge = 100 * 365 * 24 * time.Hour
+
+// ageOf is an age that somebody gave in seconds.
+func ageOf(n float64) time.Duration {
+	return time.Duration(min(n, maxAge.Seconds()) * float64(time.Second))
 }
 
 // past reports whether runs that are over are wanted.
@@ -196,9 +211,9 @@ func (a *API) listRuns(ctx context.Context, in *listRunsIn) (*listRunsOut, error
 		return nil, problemOf(err)
 	}
 	p := picker{in.State, in.OlderThan, in.NewerThan, in.RequestID}
-	f.Ended = p.past()
-	p.narrow(&f)
 	now := time.Now()
+	f.Ended = p.past()
+	p.narrow(&f, now)
 	keep := func(i *belay.Info) bool { return p.selects(i, now) }
 	runs, incomplete, err := a.collect(ctx, within, f, HistoryQuery{Before: behind, Limit: in.Limit + 1, RequestID: in.RequestID}, keep)
 	if err != nil {

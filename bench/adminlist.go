@@ -73,6 +73,7 @@ func (b *bench) listing() error {
 		{"in a state that a thousandth is in", "state=waiting", 100},
 		{"in a state that none is in", "state=stopping", 0},
 		{"that has ended, of which there is none", "state=ended", 0},
+		{"older than an hour, which none is", "older_than=3600", 0},
 	}
 	for _, p := range pages {
 		values, worst, err := b.page(api, p.query, p.want)
