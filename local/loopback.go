@@ -9,8 +9,8 @@ type Ends struct {
 	Local netip.AddrPort // this one
 }
 
-// Holders are the processes that hold the other end of a TCP connection over
-// this machine's loopback.
+// Holders are the processes that hold the other end of a TCP connection that
+// begins and ends on this machine.
 type Holders struct {
 	// Known is false where this cannot be found out: on other systems than
 	// Linux, and for a connection that is not, or no longer, in the kernel's
@@ -28,10 +28,7 @@ const KnowsHolders = knowsHolders
 // which takes milliseconds: ask once for a connection. A descriptor may be handed
 // on later; whoever was asked about then is not asked about again.
 func HoldersOf(e Ends) Holders {
-	e.Peer = netip.AddrPortFrom(e.Peer.Addr().Unmap(), e.Peer.Port())
-	e.Local = netip.AddrPortFrom(e.Local.Addr().Unmap(), e.Local.Port())
-	if !e.Peer.Addr().IsLoopback() {
-		return Holders{}
-	}
+	e.Peer = netip.AddrPortFrom(e.Peer.Addr().Unmap().WithZone(""), e.Peer.Port())
+	e.Local = netip.AddrPortFrom(e.Local.Addr().Unmap().WithZone(""), e.Local.Port())
 	return holdersOf(e)
 }

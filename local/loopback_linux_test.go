@@ -85,8 +85,8 @@ func TestHoldersOf(t *testing.T) {
 	}
 }
 
-// TestHoldersOfElsewhere knows nothing of connections that are not over
-// loopback, or are none.
+// TestHoldersOfElsewhere knows nothing of connections from other machines, and
+// of what is none.
 func TestHoldersOfElsewhere(t *testing.T) {
 	own := netip.MustParseAddrPort("127.0.0.1:1")
 	for _, peer := range []string{"192.0.2.7:4711", "127.0.0.1:2"} {

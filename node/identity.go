@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/belayhq/belay/admin"
@@ -38,13 +39,23 @@ func (s *Server) principal(r *http.Request) (auth.Principal, error) {
 	if !personal(p) {
 		return p, nil // nothing is taken from it by finding out where it sits
 	}
-	return p.Confined(s.insideOf(r)...), nil
+	l := s.linkOf(r)
+	switch {
+	case l == nil:
+		return p, nil
+	case l.foreign && p.Method == auth.ByLocalToken:
+		return p.Confined(stranger), nil // nobody but this user is given that token
+	}
+	return p.Confined(l.inside...), nil
 }
 
 // personal reports whether the principal may do anything that a process inside
-// a run's tree may not.
+// a run's tree may not: all but reading. Whoever calls tools or registers runs
+// has runs, which the JSON-RPC doors stop without any other permission.
 func personal(p auth.Principal) bool {
-	return len(p.Confined(somebody).Permissions()) < len(p.Permissions())
+	return slices.ContainsFunc(p.Permissions(), func(may auth.Permission) bool {
+		return may != auth.RunsRead && may != auth.RunsReadOwn
+	})
 }
 
 // identify is who calls an MCP endpoint. Where nobody is configured, everybody

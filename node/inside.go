@@ -15,15 +15,19 @@ import (
 // link is one connection: whether it comes from inside a run's process tree is
 // found out once, when somebody first asks, since it takes milliseconds.
 type link struct {
-	once   sync.Once
-	ends   local.Ends
-	inside []string
+	once    sync.Once
+	ends    local.Ends
+	inside  []string
+	foreign bool // another user of this machine holds the other end, not root
 }
 
 type linkKey struct{}
 
-// somebody stands for a process that was gone before it could be looked at.
-const somebody = "a process that is gone"
+// Who speaks where no run can be named.
+const (
+	somebody = "a process that is gone"    // before it could be looked at
+	stranger = "a process of another user" // with this user's own token
+)
 
 // remember puts what is known of a connection where its requests find it.
 func (s *Server) remember(ctx context.Context, c net.Conn) context.Context {
@@ -50,45 +54,65 @@ func (s *Server) peer(c *net.UnixConn) auth.Peer {
 	}
 	who := auth.Peer{UID: p.UID, Known: p.Known}
 	if s.o.InTree != nil && p.PID > 0 {
-		who.Inside = s.o.InTree(p.PID)
+		who.Inside = s.o.InTree(p.PID) // which does not take one that is gone for somebody outside
 	}
 	return who
 }
 
-// insideOf names the runs from within which the request was sent, innermost
-// first.
-func (s *Server) insideOf(r *http.Request) []string {
+// linkOf is the connection of a request, looked at; nil: there is nothing to be
+// seen of it.
+func (s *Server) linkOf(r *http.Request) *link {
 	l, ok := r.Context().Value(linkKey{}).(*link)
-	if !ok || s.o.InTree == nil {
+	if !ok || s.o.InTree == nil || !local.KnowsHolders {
 		return nil
 	}
-	l.once.Do(func() { l.inside = s.look(l.ends) })
-	return l.inside
+	l.once.Do(func() { s.look(l) })
+	return l
 }
 
-// look finds the runs of whoever holds the other end. Somebody has sent the
-// request that is being answered, so that a connection of this user that nobody
-// holds is one whose sender did not want to be seen.
-func (s *Server) look(e local.Ends) []string {
-	if !e.Peer.Addr().Unmap().IsLoopback() {
-		return nil
+// look finds the runs of whoever holds the other end, innermost first. Somebody
+// has sent the request that is being answered, so that a connection of this user
+// that nobody holds is one whose sender did not want to be seen.
+func (s *Server) look(l *link) {
+	if !onThisMachine(l.ends) {
+		return
 	}
-	h := local.HoldersOf(e)
+	h := local.HoldersOf(l.ends)
 	switch {
-	case !local.KnowsHolders:
-		return nil
 	case !h.Known:
-		return []string{somebody}
+		l.inside = []string{somebody}
 	case h.UID != os.Getuid():
-		return nil
+		l.foreign = h.UID != 0 // root can do without us whatever it likes
 	case len(h.Pids) == 0:
-		return []string{somebody}
+		l.inside = []string{somebody}
 	}
-	var inside []string
 	for _, pid := range h.Pids {
-		inside = append(inside, s.o.InTree(pid)...)
+		l.inside = append(l.inside, s.o.InTree(pid)...)
 	}
-	return inside
+}
+
+// onThisMachine reports whether a connection begins here: over loopback, or from
+// one of this machine's own addresses, by which a tool reaches a server that
+// listens to others just as well. Where that cannot be found out, it does.
+func onThisMachine(e local.Ends) bool {
+	peer := e.Peer.Addr().Unmap().WithZone("")
+	if peer.IsLoopback() || peer == e.Local.Addr().Unmap().WithZone("") {
+		return true
+	}
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return true
+	}
+	for _, a := range own {
+		n, ok := a.(*net.IPNet)
+		if !ok {
+			continue
+		}
+		if ip, ok := netip.AddrFromSlice(n.IP); ok && ip.Unmap() == peer {
+			return true
+		}
+	}
+	return false
 }
 
 // overLoopback reports whether a request came from this machine.
