@@ -101,6 +101,16 @@ func nameOf(p Principal) string {
 	return p.Name()
 }
 
+// accountOf is under which name it counts what p uses of anything that is bounded.
+// Agents inside of runs have an account of their own: else one that asks without
+// end would keep its user from pressing Stop. No principal's name has a NUL.
+func accountOf(p Principal) string {
+	if len(insideOf(p)) > 0 {
+		return p.Name() + "\x00inside"
+	}
+	return p.Name()
+}
+
 // reach says which runs a request may touch. The zero reach touches none.
 type reach struct {
 	all   bool

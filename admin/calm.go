@@ -19,7 +19,7 @@ const (
 // allow asks a limiter; false: the request was refused by refusal, which gets
 // the status, and is to be left.
 func (a *API) allow(w http.ResponseWriter, r *http.Request, l Limiter, p Principal, refusal func(status int)) bool {
-	ok, retry := l.Allow(p.Name())
+	ok, retry := l.Allow(accountOf(p))
 	if ok {
 		return true
 	}

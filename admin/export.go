@@ -56,12 +56,12 @@ func (a *API) export(w http.ResponseWriter, r *http.Request, p Principal, format
 	case a.o.Export == nil:
 		problem(w, http.StatusNotImplemented, "this server keeps no receipts that could be exported")
 		return
-	case !a.streams.open(p.Name()):
+	case !a.streams.open(accountOf(p)):
 		w.Header().Set("Retry-After", "5")
 		problem(w, http.StatusTooManyRequests, "too many streams are open")
 		return
 	}
-	defer a.streams.closed(p.Name())
+	defer a.streams.closed(accountOf(p))
 	out := &exportWriter{w: w, control: http.NewResponseController(w), format: format}
 	if f, ok = within.narrow(f); ok {
 		err = a.o.Export(r.Context(), out, format, HistoryQuery{Filter: f, Stop: stop, Stopped: true})

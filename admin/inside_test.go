@@ -117,3 +117,38 @@ func TestInsideRegisters(t *testing.T) {
 		}
 	}
 }
+
+// An agent that asks without end, with its user's token, from inside of a run, uses
+// up what agents have, and neither its user's Stops nor its user's streams: nobody
+// is kept from stopping it by it (DESIGN 11, 10; ORC-36).
+func TestInsideHasAnAccountOfItsOwn(t *testing.T) {
+	who := crowd{}
+	r := newLeaseRig(t, Options{Authorizer: who, Limiter: NewRates(0.001, 2), LeaseLimiter: NewRates(0.001, 2)})
+	r.api.calm = 0
+	turn := r.call("ann", `"turn"`)
+	who["agent"] = insider{person{"ann", permissions}, []string{turn.ID().String()}}
+	stop := "/v1/runs/" + turn.ID().String() + "/cancel"
+	for range 10 {
+		r.do("POST", stop, "agent", `{"dry_run":true}`)
+	}
+	if got := r.do("POST", stop, "agent", `{}`); got.status != 429 {
+		t.Fatalf("agents have no bound: %d", got.status)
+	}
+	opened := 0
+	for range maxStreamsOf + 1 {
+		if r.api.streams.open(accountOf(who["agent"])) {
+			opened++
+			defer r.api.streams.closed(accountOf(who["agent"]))
+		}
+	}
+	if opened != maxStreamsOf {
+		t.Errorf("agents have %d streams", opened)
+	}
+	if !r.api.streams.open(accountOf(everybody["ann"])) {
+		t.Fatal("the user gets no stream beside those of an agent")
+	}
+	r.api.streams.closed("ann")
+	if got := r.do("POST", stop, "ann", `{}`); got.status != 200 && got.status != 202 {
+		t.Errorf("the user cannot stop it: %d %s", got.status, got.body)
+	}
+}

@@ -60,12 +60,12 @@ func (s *streams) closed(who string) {
 // loses its stream after [streamPatient], and nobody else anything. A stream ends
 // with the credentials that opened it.
 func (a *API) serveEvents(w http.ResponseWriter, r *http.Request, p Principal, within reach, f belay.Filter) {
-	if !a.streams.open(p.Name()) {
+	if !a.streams.open(accountOf(p)) {
 		w.Header().Set("Retry-After", "5")
 		problem(w, http.StatusTooManyRequests, "too many event streams are open")
 		return
 	}
-	defer a.streams.closed(p.Name())
+	defer a.streams.closed(accountOf(p))
 	ctx := r.Context()
 	if until := expiryOf(p); !until.IsZero() {
 		limited, end := context.WithDeadlineCause(ctx, until, errExpired)

@@ -145,7 +145,7 @@ func (a *API) register(ctx context.Context, in *registerIn) (*registerOut, error
 	if in.Key == "" {
 		return a.registerNew(ctx, g, &in.Body)
 	}
-	entry, unlock := a.begun.first(g.Name(), in.Key)
+	entry, unlock := a.begun.first(accountOf(g), in.Key)
 	defer unlock()
 	name := digest(&in.Body)
 	switch {
