@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -55,6 +56,10 @@ func (a *API) guard(mux *http.ServeMux) http.Handler {
 			return
 		}
 		events := r.URL.Path == "/v1/events" && r.Method == http.MethodGet
+		if at := r.URL.EscapedPath(); path.Clean(at) != at { // the mux would redirect, and nobody is redirected here
+			problem(w, http.StatusNotFound, "there is nothing at this path")
+			return
+		}
 		h, pattern := mux.Handler(r)
 		if pattern == "" && !events {
 			noRoute(w, r, h)

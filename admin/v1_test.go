@@ -3,6 +3,7 @@ package admin
 import (
 	"encoding/json"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -254,6 +255,28 @@ func TestLatch(t *testing.T) {
 	}
 	if got := into[LatchState](r, r.do("DELETE", "/v1/latch?reason=over", "op", ""), 200); got.Engaged || got.Reason != "over" || latch.Refuses() != nil {
 		t.Errorf("%+v", got)
+	}
+}
+
+// Nobody is redirected to another path: one that is not written plainly is none.
+func TestNoRedirects(t *testing.T) {
+	r := newRig(t, Options{})
+	for _, path := range []string{"/v1/", "/v1//runs", "/v1/runs/", "/v1/./runs", "/v1/x/../runs", "/v1/runs/../../v1/whoami"} {
+		for _, method := range []string{"GET", "POST"} {
+			req, err := http.NewRequest(method, r.url+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", "Bearer op")
+			resp, err := http.DefaultTransport.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if resp.StatusCode != 404 || resp.Header.Get("Content-Type") != "application/problem+json" {
+				t.Errorf("%s %s: %d to %q", method, path, resp.StatusCode, resp.Header.Get("Location"))
+			}
+		}
 	}
 }
 

@@ -59,7 +59,8 @@ type Options struct {
 type Hub struct {
 	o      Options
 	mux    *http.ServeMux
-	joined *joined // all servers as one
+	below  []prefixed // what Handle was given for all below a path, longest first
+	joined *joined    // all servers as one
 	guard  httpserver.Guard
 
 	apply sync.Mutex // held by Apply and by the beginning of Close; before mu
@@ -100,10 +101,45 @@ func New(o Options) *Hub {
 }
 
 // Handle serves a pattern of [http.ServeMux] that the hub does not serve itself.
-// It panics if the pattern is taken. Requests get there only if their Host and
+// It panics if the pattern is taken, and is called before anything is served.
+// A path that ends in a slash is the prefix of all below it, and gets requests
+// with their paths as they were sent. Requests get there only if their Host and
 // Origin are served, as everywhere (see [httpserver.Guard]); nobody has asked who
 // sent them.
-func (h *Hub) Handle(pattern string, handler http.Handler) { h.mux.Handle(pattern, handler) }
+func (h *Hub) Handle(pattern string, handler http.Handler) {
+	h.mux.Handle(pattern, handler)
+	if strings.HasPrefix(pattern, "/") && strings.HasSuffix(pattern, "/") {
+		h.below = append(h.below, prefixed{pattern, handler})
+		slices.SortStableFunc(h.below, func(x, y prefixed) int { return len(y.prefix) - len(x.prefix) })
+	}
+}
+
+// prefixed is a handler of all below a path.
+type prefixed struct {
+	prefix  string // ends in a slash
+	handler http.Handler
+}
+
+// route is who serves a path. A ServeMux would redirect what has two slashes, or
+// dots, to another path; here that is another path, at which nothing is (ORC: a
+// raw slash in an id is 404, and nobody is redirected).
+func (h *Hub) route(path string) http.Handler {
+	for _, b := range h.below {
+		if strings.HasPrefix(path, b.prefix) || path == b.prefix[:len(b.prefix)-1] {
+			return b.handler
+		}
+	}
+	if untidy(path) {
+		return http.HandlerFunc(h.serveNothing)
+	}
+	return h.mux
+}
+
+// untidy reports whether a ServeMux would change the path.
+func untidy(path string) bool {
+	return strings.Contains(path, "//") || strings.Contains(path, "/./") || strings.Contains(path, "/../") ||
+		strings.HasSuffix(path, "/.") || strings.HasSuffix(path, "/..")
+}
 
 // ServeHTTP serves one exchange. What a foreign page could have sent gets no
 // further than here, whatever it asks for (ORC, DESIGN section 8).
@@ -112,7 +148,7 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		turnAway(w, r, err)
 		return
 	}
-	h.mux.ServeHTTP(w, r)
+	h.route(r.URL.EscapedPath()).ServeHTTP(w, r)
 }
 
 // Changes says what an Apply did, by names.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -382,6 +383,37 @@ func TestHandle(t *testing.T) {
 	r.hub.Handle("/v1/", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "mine") }))
 	if a := r.must(r.post("/v1/x", "", "{}")); a.body != "mine" {
 		t.Errorf("%+v", a)
+	}
+}
+
+// TestNoRedirects: a path is served as it was sent, or not at all: whoever has a
+// prefix sees slashes and dots that a ServeMux would take away (ORC: a raw slash in
+// an id is 404).
+func TestNoRedirects(t *testing.T) {
+	r := newRig(t, nil)
+	echo := func(name string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			_, _ = io.WriteString(w, name+" "+req.URL.EscapedPath())
+		})
+	}
+	r.hub.Handle("/v1/", echo("all"))
+	r.hub.Handle("/v1/cancellation/", echo("family"))
+	r.hub.Handle("/rpc", echo("rpc"))
+	for path, want := range map[string]string{
+		"/v1": "all /v1", "/v1/": "all /v1/", "/v1//x": "all /v1//x", "/v1/x/../y": "all /v1/x/../y",
+		"/v1/cancellation/status/a//b": "family /v1/cancellation/status/a//b", "/v1/cancellation": "family /v1/cancellation",
+		"/v1/cancellation/status/a%2Fb": "family /v1/cancellation/status/a%2Fb", "/rpc": "rpc /rpc", "/v1x": "",
+		"//v1/x": "", "/x/../v1/x": "", "/rpc/": "", "//rpc": "", "/./rpc": "", "/mcp//stdio": "", "/mcp/../rpc": "", "/rpc/.": "", "/mcp/..": "",
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodPost} {
+			w := httptest.NewRecorder()
+			req := httptest.NewRequest(method, "http://127.0.0.1"+path, strings.NewReader("{}"))
+			req.RemoteAddr = "127.0.0.1:1"
+			r.hub.ServeHTTP(w, req)
+			if got := w.Body.String(); want != "" && (w.Code != 200 || got != want) || want == "" && w.Code != 404 || w.Header().Get("Location") != "" {
+				t.Errorf("%s %s: %d %q at %q, want %q", method, path, w.Code, got, w.Header().Get("Location"), want)
+			}
+		}
 	}
 }
 
