@@ -224,12 +224,17 @@ func (r *Registry) Get(owner string, id belay.RunID) (State, error) {
 	return r.state(l), nil
 }
 
-// state is the lease for others to keep.
+// state is the lease for others to keep. The tree marks a run as stopped before
+// it tells us of it: the order of one that was is there from that moment on.
 func (r *Registry) state(l *lease) State {
 	info := l.run.Info()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return State{Run: info, TTL: l.ttl, Until: l.until, Webhook: l.hook != "", Order: l.order}
+	s := State{Run: info, TTL: l.ttl, Until: l.until, Webhook: l.hook != "", Order: l.order}
+	if c := info.Cancellation; s.Order == nil && c != nil {
+		s.Order = &Order{Run: info.ID, Stop: c.Stop, Step: belay.StepTold, Cause: c.Cause, Reason: c.Reason, At: c.At}
+	}
+	return s
 }
 
 // Heartbeat says that the runtime is there: the lease lasts for ttl from now, or

@@ -285,3 +285,29 @@ func TestDeadline(t *testing.T) {
 		}
 	})
 }
+
+// A heartbeat that comes right behind a Stop hears of it: a runtime that sends one
+// a minute would go on for a minute otherwise. It counts as told.
+func TestHeartbeatBehindStop(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, Options{})
+	for range 200 {
+		id := r.register(Spec{}, 0).Run.ID
+		run, err := r.tree.Run(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run.Cancel(belay.Cancellation{Cause: belay.CauseOperator, Reason: "enough"})
+		st, err := r.reg.Heartbeat("ann", id, 0)
+		if err != nil || st.Order == nil || st.Order.Run != id || st.Order.Reason != "enough" || st.Order.Step != belay.StepTold ||
+			st.Order.Stop.IsZero() || st.Order.Cause != belay.CauseOperator || st.Order.At.IsZero() {
+			t.Fatalf("%+v, %v", st.Order, err)
+		}
+		if _, err := r.reg.Report("ann", id, Report{Outcome: belay.Cancelled}); err != nil {
+			t.Fatal(err)
+		}
+		if d := r.detail(id); d.Verdict != belay.Acknowledged {
+			t.Fatalf("%+v", d)
+		}
+	}
+}
