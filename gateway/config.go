@@ -72,7 +72,7 @@ type Policy struct {
 type Config struct {
 	Name    string   // for people; default: the command's base name, or the URL's host
 	Command []string // the program and its arguments, for a server on stdio
-	Env     []string // of the server; nil: Belay's own
+	Env     []string // of the server; nil: Belay's own without the user's token ([proc.Environment])
 	Dir     string
 	Stderr  *os.File // the server's; nil: Belay's own
 
@@ -286,7 +286,7 @@ func orDuration(d *time.Duration, def time.Duration) {
 func (c *Config) start(ctx context.Context, run belay.RunID) (*supervise.Tree, error) {
 	env := c.Env
 	if env == nil {
-		env = os.Environ()
+		env = proc.Environment()
 	}
 	if c.Ticket != nil {
 		// Of two entries the first would count: that of the run above.

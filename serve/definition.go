@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"github.com/belayhq/belay/internal/peers"
 	"github.com/belayhq/belay/mcp/httpclient"
 	"github.com/belayhq/belay/mcp/httpserver"
+	"github.com/belayhq/belay/proc"
 )
 
 // Definition is one server, complete: see [config.Load] and [config.New].
@@ -147,9 +147,10 @@ func (d *Definition) restartSafe(facts *peers.Facts) bool {
 	return ok && known.Restart == peers.RestartSafe
 }
 
-// environ is Belay's own environment with changes. Each name occurs once.
+// environ is what a tool gets of Belay's own environment, with changes. Each name
+// occurs once.
 func environ(changes map[string]string) []string {
-	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
+	env := slices.DeleteFunc(proc.Environment(), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
 		_, changed := changes[name]
 		return changed
