@@ -122,7 +122,7 @@ func newLog(env *Env) *slog.Logger {
 		}
 	}
 	if env.Getenv(envLogFormat) == "json" {
-		return slog.New(slog.NewJSONHandler(env.Stderr, &slog.HandlerOptions{Level: level})).With("belay", os.Getpid())
+		return slog.New(slog.NewJSONHandler(env.Stderr, &slog.HandlerOptions{Level: level, ReplaceAttr: tidyAttr})).With("belay", os.Getpid())
 	}
 	return slog.New(slog.NewTextHandler(env.Stderr, &slog.HandlerOptions{Level: level, ReplaceAttr: shortAttr})).With("belay", os.Getpid())
 }
@@ -137,6 +137,18 @@ const (
 func shortAttr(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) == 0 && a.Key == slog.TimeKey {
 		return slog.String(slog.TimeKey, a.Value.Time().Format("15:04:05.000"))
+	}
+	return tidyAttr(groups, a)
+}
+
+// tidyAttr leaves out an error that there was not, and writes times with their
+// unit: as a number nobody could tell that it counts nanoseconds.
+func tidyAttr(_ []string, a slog.Attr) slog.Attr {
+	switch {
+	case a.Value.Kind() == slog.KindAny && a.Value.Any() == nil:
+		return slog.Attr{}
+	case a.Value.Kind() == slog.KindDuration:
+		return slog.String(a.Key, a.Value.Duration().String())
 	}
 	return a
 }

@@ -46,3 +46,22 @@ func TestHostCloseNames(t *testing.T) {
 		}
 	})
 }
+
+// TestLogIsTidy: in both forms a time has its unit, and an error that there was
+// not is left out.
+func TestLogIsTidy(t *testing.T) {
+	for _, form := range []string{"", "json"} {
+		var out bytes.Buffer
+		env := &Env{Stderr: &out, Getenv: func(name string) string {
+			if name == envLogFormat {
+				return form
+			}
+			return ""
+		}}
+		newLog(env).Info("done", "took", 1500*time.Millisecond, slog.Any("error", error(nil)), "runs", 2)
+		got := out.String()
+		if !strings.Contains(got, "1.5s") || !strings.Contains(got, "runs") || strings.Contains(got, "error") {
+			t.Errorf("%q: %s", form, got)
+		}
+	}
+}

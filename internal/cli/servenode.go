@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"net"
+	"path/filepath"
 
 	"github.com/belayhq/belay/admin"
 	"github.com/belayhq/belay/auth"
@@ -35,7 +36,7 @@ func (p *servePlan) node(env *Env, h *host, c *config.Config, traces tracing.Con
 			AllowedHosts: c.Hosts, AllowedOrigins: c.Origins,
 		},
 		Auth: c.Auth.Config(), TokenFile: auth.LocalTokenPath(env.Getenv, local.Dir(env.Getenv)), InTree: proc.InTree,
-		LatchFile: c.Latch.File, Permissions: c.Orchestrate.Permissions,
+		LatchFile: latchFile(env, c), Permissions: c.Orchestrate.Permissions,
 		Rate: c.Orchestrate.Rate, Burst: c.Orchestrate.Burst,
 		Broadcast: admin.Audience(c.Orchestrate.Broadcast), ExposeOwner: c.Orchestrate.ExposeOwner,
 		NoOrchestrate: !c.Orchestrate.Enabled, NoCancellation: !c.Cancellation.Enabled,
@@ -49,13 +50,22 @@ func (p *servePlan) node(env *Env, h *host, c *config.Config, traces tracing.Con
 	if c.Metrics.Enabled {
 		o.Metrics = &node.MetricsOptions{Public: c.Metrics.Public}
 	}
-	if o.LatchFile == "" {
-		o.LatchFile = config.LatchPath(env.Getenv)
-	}
 	if c.Ledger.Enabled {
 		o.Ledger = ledgerOf(env, &c.Ledger)
 	}
 	return o
+}
+
+// latchFile is where the latch is kept: beside the ledger, if nobody says
+// otherwise. Whoever keeps two servers apart by ledger.path means the latch, too.
+func latchFile(env *Env, c *config.Config) string {
+	switch {
+	case c.Latch.File != "":
+		return c.Latch.File
+	case c.Ledger.Path != "":
+		return filepath.Join(filepath.Dir(c.Ledger.Path), "latch.json")
+	}
+	return config.LatchPath(env.Getenv)
 }
 
 // ledgerOf says where receipts go; nil: there is no place.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/belayhq/belay/internal/config"
 	"github.com/belayhq/belay/mcp"
 	"github.com/belayhq/belay/serve"
 )
@@ -27,6 +28,8 @@ type served struct {
 	MCPServers map[string]servedHTTP `json:"mcpServers"` // for a client's mcp.json
 
 	program string // how this program is called
+	reached bool   // other machines reach it, where this user's own token is worth nothing
+	proof   string // how long receipts are there
 	trial   string // a command that calls a tool; empty: not known
 }
 
@@ -49,7 +52,7 @@ var bearer = map[string]string{"Authorization": "Bearer TOKEN"}
 func (s *server) served(defs []serve.Definition) served {
 	out := served{
 		URL: s.url(), Pid: os.Getpid(), Version: Version(), Auth: s.conf.Auth.Configured(),
-		program: programName(), Servers: make([]servedServer, 0, len(defs)), MCPServers: make(map[string]servedHTTP, len(defs)),
+		program: programName(), reached: !s.homely(), proof: proof(&s.conf.Ledger), Servers: make([]servedServer, 0, len(defs)), MCPServers: make(map[string]servedHTTP, len(defs)),
 	}
 	out.All, out.Admin = out.URL+serve.JoinedPath, out.URL+"/v1"
 	if _, unix := s.addr.(*net.UnixAddr); unix {
@@ -77,15 +80,55 @@ func (s *server) url() string {
 		return "http://localhost"
 	}
 	host := s.addr.String()
-	if tcp, ok := s.addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() { // every address of this machine
-		if name, err := os.Hostname(); err == nil {
-			host = net.JoinHostPort(name, strconv.Itoa(tcp.Port))
-		}
+	if tcp, ok := s.addr.(*net.TCPAddr); ok && !s.homely() {
+		host = publicName(s.conf.Hosts, tcp)
 	}
 	if s.conf.TLS.On() {
 		return "https://" + host
 	}
 	return "http://" + host
+}
+
+// homely reports whether only this machine reaches the address.
+func (s *server) homely() bool {
+	tcp, ok := s.addr.(*net.TCPAddr)
+	return !ok || tcp.IP.IsLoopback()
+}
+
+// publicName is the name by which other machines are served: the first that
+// hosts lists, since no other is answered then; else the address, or this
+// machine's name where it is every address.
+func publicName(hosts []string, at *net.TCPAddr) string {
+	port := strconv.Itoa(at.Port)
+	for _, name := range hosts {
+		switch {
+		case name == "*":
+			continue
+		case strings.HasSuffix(name, "]"), !strings.Contains(name, ":"):
+			return name + ":" + port
+		}
+		return name // with a port: that of a proxy, it may be
+	}
+	if !at.IP.IsUnspecified() {
+		return at.String()
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return at.String()
+	}
+	return net.JoinHostPort(name, port)
+}
+
+// proof says how long receipts are kept, and where, if belay receipts does not
+// know it by itself.
+func proof(l *config.Ledger) string {
+	switch {
+	case !l.Enabled:
+		return "what was stopped, and the proof of it, for ten minutes (there is no ledger)"
+	case l.Path != "":
+		return "what was stopped, and the proof of it, after a restart too with --ledger " + oneLine(l.Path)
+	}
+	return "what was stopped, and the proof of it, after a restart too"
 }
 
 // programName is what to type for this program: its name, where the shell finds
@@ -142,7 +185,7 @@ func (v *served) print(w io.Writer, st style) error {
 		{"ps --tree", "what runs"},
 		{"cancel RUN", "stop one run and everything below it, and see the proof"},
 		{"cancel --all", "stop all work"},
-		{"receipts", "what was stopped, and the proof of it, after a restart too"},
+		{"receipts", v.proof},
 	} {
 		fmt.Fprintf(&b, "  %s  %s\n", st.paint(bold, fmt.Sprintf("%s %-12s", v.program, line[0])), st.paint(faint, line[1]))
 	}
@@ -169,15 +212,22 @@ func (v *served) printClients(b *strings.Builder) {
 		}
 		fmt.Fprintf(b, "    %q: {\"type\": \"http\", \"url\": %q%s}%s\n", s.Name, s.URL, headers, comma)
 	}
-	fmt.Fprintf(b, "  }}\n\nOr one URL for all, with tools named SERVER__TOOL: %s\n", v.All)
+	b.WriteString("  }}\n")
+	if v.Auth {
+		fmt.Fprintf(b, "\nTOKEN is that of somebody in auth: of the configuration; \"%s token new NAME\" makes one.\n", v.program)
+	}
+	fmt.Fprintf(b, "\nOr one URL for all, with tools named SERVER__TOOL: %s\n", v.All)
 }
 
 // printAPI says how the REST API is asked: by this user's own token, or over the
 // socket, whose owner needs none.
 func (v *served) printAPI(b *strings.Builder) {
 	ask := fmt.Sprintf(`curl -s -H "Authorization: Bearer $(%s token)" %s/runs`, v.program, v.Admin)
-	if v.Socket != "" {
+	switch {
+	case v.Socket != "":
 		ask = fmt.Sprintf("curl -s --unix-socket %s %s/runs", v.Socket, v.Admin)
+	case v.reached: // this user's own token is good over loopback only
+		ask = fmt.Sprintf(`curl -s -H "Authorization: Bearer TOKEN" %s/runs`, v.Admin)
 	}
 	fmt.Fprintf(b, "\nThe same over REST, described at %s/openapi.json:\n\n  %s\n", v.URL, ask)
 }
