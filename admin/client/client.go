@@ -114,7 +114,7 @@ func parseServer(text string) (base *url.URL, socket string, err error) {
 	switch {
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		// Not the parser's words: they quote the text, and there may be a password in it.
-		return nil, "", bad("the server's address must look like http://127.0.0.1:7777, https://belay.example.com or unix:/run/belay.sock")
+		return nil, "", bad("the server's address must look like http://127.0.0.1:7474, https://belay.example.com or unix:/run/belay.sock")
 	case u.User != nil:
 		return nil, "", bad("the server's address %s holds a user or password; give a token instead", u.Redacted())
 	case u.RawQuery != "" || u.Fragment != "":

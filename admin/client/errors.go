@@ -88,6 +88,9 @@ func problemIn(status int, h http.Header, body []byte) *Error {
 	for _, c := range p.Candidates {
 		e.Candidates = append(e.Candidates, Candidate{c.Run, belay.CleanReason(c.Name), time.UnixMicro(int64(c.RegisteredAt * 1e6))})
 	}
+	if !ours && strings.Contains(string(body), "HTTP request to an HTTPS server") { // net/http's own words
+		e.Detail = "the server encrypts: begin its address with https://"
+	}
 	e.More = p.More
 	if code, ok := strings.CutPrefix(p.Type, codePrefix); ok {
 		e.Code = belay.Code(code)

@@ -127,7 +127,11 @@ func several(typed string, hits []belay.Info) error {
 			names = append(names, fmt.Sprintf("and %d more", len(hits)-most))
 			break
 		}
-		names = append(names, h.ID.String()+" "+title(h.Name, h.Kind, h.Server))
+		name := h.ID.String() + " " + title(h.Name, h.Kind, h.Server)
+		if h.Owner != "" {
+			name += " of " + oneLine(h.Owner)
+		}
+		names = append(names, name)
 	}
 	return exitErrorf(ExitUsage, "%.64q %w: %s", typed, belay.ErrAmbiguous, strings.Join(names, ", "))
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/admin/client"
 )
 
@@ -55,7 +56,7 @@ func (c *profileAddCmd) Run(env *Env) error {
 		return usagef("--cert and --key belong together")
 	}
 	if _, err := client.New(client.Options{Server: c.Server}); err != nil {
-		return usagef("--server: %w", err)
+		return usagef("--server: %s", strings.TrimPrefix(err.Error(), belay.ErrBadRequest.Error()+": "))
 	}
 	p := &profile{Server: c.Server, tlsFiles: tlsFiles{c.CA, c.Cert, c.Key}}
 	for _, f := range []struct{ from, to *string }{{&c.TokenFile, &p.TokenFile}, {&c.CA, &p.CA}, {&c.Cert, &p.Cert}, {&c.Key, &p.Key}} {

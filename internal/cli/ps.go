@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/auth"
 )
 
 type psCmd struct {
@@ -110,7 +111,7 @@ func printJSON[T any](w io.Writer, list []T) error {
 // runTable is the flat list, oldest first.
 func runTable(runs []belay.Info, st style, now time.Time) *table {
 	t := &table{columns: []column{
-		{head: "RUN"}, {head: "STATE"}, {head: "AGE"}, {head: "KIND"}, {head: "SERVER", min: 6}, {head: "NAME", min: 10}, {head: "STOPPED BY", min: 10},
+		{head: "RUN"}, {head: "STATE"}, {head: "AGE"}, {head: "KIND"}, {head: "SERVER", min: 6}, {head: "NAME", min: 10}, {head: "OWNER", min: 6}, {head: "STOPPED BY", min: 10},
 	}}
 	name := func(id belay.RunID) string { return id.String() }
 	if st.terminal {
@@ -120,12 +121,24 @@ func runTable(runs []belay.Info, st style, now time.Time) *table {
 		r := &runs[i]
 		state, tone := stateOf(r)
 		t.add(cell{name(r.ID), plain}, cell{state, tone}, cell{age(r, now), plain}, cell{string(r.Kind), plain},
-			cell{oneLine(r.Server), plain}, cell{oneLine(r.Name), bold}, cell{stoppedBy(r.Cancellation), plain})
+			cell{oneLine(r.Server), plain}, cell{oneLine(r.Name), bold}, cell{oneLine(r.Owner), plain}, cell{stoppedBy(r.Cancellation), plain})
 		if r.Held != "" {
 			t.note(heldText(r.Held))
 		}
 	}
+	hideOwners(t, runs)
 	return t
+}
+
+// hideOwners leaves out the column of owners where all runs are of whoever sits at
+// this machine.
+func hideOwners(t *table, runs []belay.Info) {
+	for i := range runs {
+		if owner := runs[i].Owner; owner != "" && owner != auth.LocalName {
+			return
+		}
+	}
+	t.hide("OWNER")
 }
 
 func age(r *belay.Info, now time.Time) string { return short(now.Sub(r.Started)) }

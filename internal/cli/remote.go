@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -152,7 +153,7 @@ func (e *Env) dial(t target) (*house, error) {
 	}
 	c, err := client.New(client.Options{Server: t.server, Token: t.token, TLS: config, UserAgent: "belay/" + Version()})
 	if err != nil {
-		return nil, usagef("%w", err)
+		return nil, usagef("%s", strings.TrimPrefix(err.Error(), belay.ErrBadRequest.Error()+": "))
 	}
 	return &house{door: c, client: c, server: t.server, local: near}, nil
 }
@@ -211,12 +212,38 @@ func (p *house) explain(err error) error {
 		return fmt.Errorf("%s does not permit that: %w; whoever runs it gives permissions by roles", p.server, err)
 	case refused:
 		return fmt.Errorf("%s: %w", p.server, err)
+	case errors.Is(err, belay.ErrUnreachable) && tlsAdvice(err) != "":
+		return fmt.Errorf("%w; %s", err, tlsAdvice(err))
 	case errors.Is(err, belay.ErrUnreachable) && p.local:
 		return fmt.Errorf("%w; is \"belay serve\" running there?", err)
 	case errors.Is(err, belay.ErrUnreachable):
 		return fmt.Errorf("%w; check the address and the network", err)
 	}
 	return err
+}
+
+// tlsAdvice is what to do where somebody answered and the two could not agree on
+// how to encrypt; empty for any other error.
+func tlsAdvice(err error) string {
+	var (
+		unknown x509.UnknownAuthorityError
+		other   x509.HostnameError
+		invalid x509.CertificateInvalidError
+		refused *net.OpError
+	)
+	switch {
+	case errors.As(err, &unknown):
+		return `if it is the right server, say who vouches for it: "belay profile add NAME --server URL --ca FILE", then --profile NAME`
+	case errors.As(err, &other):
+		return "use one of the names that its certificate has"
+	case errors.As(err, &invalid):
+		return "whoever runs it has to renew its certificate"
+	case errors.As(err, &refused) && refused.Op == "remote error": // an alert of crypto/tls
+		return "it does not accept the certificate of this profile (--cert, --key)"
+	case strings.Contains(err.Error(), "gave HTTP response to HTTPS client"):
+		return "it does not encrypt: begin its address with http://"
+	}
+	return ""
 }
 
 // explained is explain for each error that err joins.

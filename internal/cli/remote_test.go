@@ -4,8 +4,14 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -103,4 +109,49 @@ func heard(ts *testscript.TestScript, _ bool, args []string) {
 		holdTurn(ts, false, []string{args[0], args[2], "bot.token"})
 	}
 	ts.Fatalf("%s never held %s", args[1], args[2])
+}
+
+// TestTLSAdvice: where somebody answered and encryption is what failed, the advice
+// is about that, and not whether a server runs.
+func TestTLSAdvice(t *testing.T) {
+	nothing := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	quiet := func(ts *httptest.Server) { ts.Config.ErrorLog = log.New(io.Discard, "", 0) }
+	secure := httptest.NewUnstartedServer(nothing)
+	quiet(secure)
+	secure.StartTLS()
+	defer secure.Close()
+	strict := httptest.NewUnstartedServer(nothing)
+	quiet(strict)
+	strict.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
+	strict.StartTLS()
+	defer strict.Close()
+	plain := httptest.NewServer(nothing)
+	defer plain.Close()
+	trust := secure.Client().Transport.(*http.Transport).TLSClientConfig
+	_, port, err := net.SplitHostPort(secure.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		server string
+		tls    *tls.Config
+		want   string
+	}{
+		{secure.URL, nil, "--ca FILE"},
+		{"https://localhost:" + port, trust, "names that its certificate has"},
+		{strict.URL, trust, "(--cert, --key)"},
+		{strings.Replace(plain.URL, "http:", "https:", 1), nil, "begin its address with http://"},
+		{strings.Replace(secure.URL, "https:", "http:", 1), nil, "begin its address with https://"},
+	} {
+		cl, err := client.New(client.Options{Server: c.server, TLS: c.tls})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = cl.Latch(t.Context())
+		err = (&house{door: cl, client: cl, server: c.server, local: true}).explain(err)
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "running there") {
+			t.Errorf("%s: %v, want %q", c.server, err, c.want)
+		}
+		cl.CloseIdle()
+	}
 }

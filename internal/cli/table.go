@@ -37,6 +37,18 @@ func (t *table) note(text string) {
 	t.notes[len(t.rows)-1] = text
 }
 
+// hide leaves out a column.
+func (t *table) hide(head string) {
+	at := slices.IndexFunc(t.columns, func(c column) bool { return c.head == head })
+	if at < 0 {
+		return
+	}
+	t.columns = slices.Delete(t.columns, at, at+1)
+	for i, row := range t.rows {
+		t.rows[i] = slices.Delete(row, at, at+1)
+	}
+}
+
 // widths are as wide as the text, then cut where that is allowed, the last
 // column first, until the table fits.
 func (t *table) widths(limit int) []int {

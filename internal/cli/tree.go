@@ -10,7 +10,7 @@ import (
 // them stands at the top.
 func treeTable(runs []belay.Info, now time.Time) *table {
 	t := &table{columns: []column{
-		{head: "RUNS", min: 24}, {head: "STATE"}, {head: "AGE"}, {head: "PID"}, {head: "RUN"}, {head: "STOPPED BY", min: 10},
+		{head: "RUNS", min: 24}, {head: "STATE"}, {head: "AGE"}, {head: "PID"}, {head: "RUN"}, {head: "OWNER", min: 6}, {head: "STOPPED BY", min: 10},
 	}}
 	children := make(map[belay.RunID][]*belay.Info)
 	listed := make(map[belay.RunID]bool, len(runs))
@@ -34,6 +34,7 @@ func treeTable(runs []belay.Info, now time.Time) *table {
 			d.draw(&runs[i], "", "", 0)
 		}
 	}
+	hideOwners(t, runs)
 	return t
 }
 
@@ -54,7 +55,7 @@ func (d *drawer) draw(r *belay.Info, branch, stem string, depth int) {
 	d.drawn[r.ID] = true
 	state, tone := stateOf(r)
 	d.table.add(cell{branch + title(r.Name, r.Kind, r.Server), plain}, cell{state, tone}, cell{age(r, d.now), plain},
-		cell{pidText(r), faint}, cell{r.ID.String(), plain}, cell{stoppedBy(r.Cancellation), plain})
+		cell{pidText(r), faint}, cell{r.ID.String(), plain}, cell{oneLine(r.Owner), plain}, cell{stoppedBy(r.Cancellation), plain})
 	if r.Held != "" {
 		d.table.note(stem + heldText(r.Held))
 	}
