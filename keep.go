@@ -88,14 +88,36 @@ func (t *Tree) trimLocked(now time.Time) {
 		if t.kept.len <= t.opts.KeepRuns && now.Sub(r.ended) < t.opts.KeepFor {
 			return
 		}
-		t.kept.remove(r)
-		delete(t.runs, r.id)
-		t.shelves.remove(r)
-		r.place = forgotten
-		if r.stop != nil {
-			r.stop.endLocked()
-		}
-		r.releaseLocked()
-		r.unlinkLocked()
+		t.forgetLocked(r)
 	}
+}
+
+// forgetLocked forgets a remembered run.
+func (t *Tree) forgetLocked(r *Run) {
+	t.kept.remove(r)
+	delete(t.runs, r.id)
+	t.shelves.remove(r)
+	r.place = forgotten
+	if r.stop != nil {
+		r.stop.endLocked()
+	}
+	r.releaseLocked()
+	r.unlinkLocked()
+}
+
+// Forget forgets the ended runs of an owner at once, as if their time were over,
+// and says how many they were: for owners who are to be erased. Runs in flight stay,
+// and so do the receipts of others' runs that the owner has stopped.
+func (t *Tree) Forget(owner string) (n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for r := t.kept.oldest; r != nil; {
+		next := r.newer
+		if r.spec.Owner == owner {
+			t.forgetLocked(r)
+			n++
+		}
+		r = next
+	}
+	return n
 }

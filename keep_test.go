@@ -131,3 +131,47 @@ func TestReceiptsAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// Forget takes an owner's ended runs away at once and leaves the rest: others'
+// runs, those in flight, and the order in which runs are forgotten by age.
+func TestForget(t *testing.T) {
+	bubble(t, Options{KeepRuns: 10}, func(t *testing.T, tree *Tree) {
+		top := register(t, tree, Spec{Name: "top", Owner: "ann"})
+		var mine RunID
+		for i := range 6 {
+			owner := []string{"ann", "bob"}[i%2]
+			r := register(t, tree, Spec{Name: fmt.Sprint(i), Parent: top, Owner: owner, Address: fmt.Sprint(i)})
+			if i == 2 {
+				mine = r.ID()
+			}
+			if i < 4 {
+				r.Finish(Completed)
+			} else {
+				r.Cancel(byUser())
+				r.Observe(returned)
+			}
+		}
+		if n := tree.Forget("ann"); n != 3 {
+			t.Errorf("%d forgotten", n)
+		}
+		if n := tree.Forget("ann"); n != 0 {
+			t.Errorf("%d forgotten again", n)
+		}
+		list, err := tree.List(t.Context(), Filter{Ended: true})
+		if err != nil || fmt.Sprint(names(list)) != "[top 1 3 5]" || tree.kept.len != 3 || tree.inFlight != 1 {
+			t.Errorf("%v, %v; %d remembered, %d in flight", names(list), err, tree.kept.len, tree.inFlight)
+		}
+		if _, err := tree.Get(t.Context(), mine); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%v", err)
+		}
+		if found, err := tree.FindRequest(t.Context(), "2", "", true); err != nil || len(found) != 0 {
+			t.Errorf("found %v, %v", names(found), err)
+		}
+		for i := range 20 {
+			register(t, tree, Spec{Name: fmt.Sprint("more ", i), Owner: "bob"}).Finish(Completed)
+		}
+		if tree.kept.len != 10 || len(tree.runs) != 11 {
+			t.Errorf("%d remembered, %d known", tree.kept.len, len(tree.runs))
+		}
+	})
+}

@@ -185,6 +185,28 @@ func TestErase(t *testing.T) {
 	}
 }
 
+// Who was erased is in no event that a stream goes back to; others are, each with
+// its own number.
+func TestEraseEvents(t *testing.T) {
+	var whom []string
+	r := newRig(t, Options{Erase: eraser(&whom)})
+	s := r.events("op", "", "")
+	first := r.call("bob", "1")
+	last := s.until(belay.EventRegistered, first)[0].id
+	r.call("ann", "2").Finish(belay.Completed)
+	second := r.call("bob", "3")
+	want := s.until(belay.EventRegistered, second)
+	s.close()
+	if got := r.do("DELETE", "/v1/principals/ann", "op", ""); got.status != 200 {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	s = r.events("op", "", last)
+	defer s.close()
+	if got := s.until(belay.EventRegistered, second); len(got) != 1 || got[0].id != want[len(want)-1].id {
+		t.Errorf("after the erasure %+v", got)
+	}
+}
+
 func TestWhoami(t *testing.T) {
 	r := newRig(t, Options{})
 	got := into[whoami](r, r.do("GET", "/v1/whoami", "boss", ""), 200)

@@ -91,6 +91,18 @@ func (f *feed) add(e belay.Event) {
 	f.more = make(chan struct{})
 }
 
+// forget takes what happened to an owner's runs out of what is kept. Their numbers
+// stay, so that streams miss nothing else.
+func (f *feed) forget(owner string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for n := range f.events {
+		if e := &f.events[n]; e.Run.Owner == owner {
+			*e = belay.Event{Lost: e.Lost}
+		}
+	}
+}
+
 // now is the position behind everything that has happened.
 func (f *feed) now() uint64 {
 	f.mu.Lock()

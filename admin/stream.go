@@ -28,7 +28,32 @@ type streams struct {
 	mu  sync.Mutex
 	all int
 	of  map[string]int
+	era chan struct{} // closed when everybody is to be asked again who they are; nil: nobody has looked
 }
+
+// now is closed by the next renew.
+func (s *streams) now() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.era == nil {
+		s.era = make(chan struct{})
+	}
+	return s.era
+}
+
+func (s *streams) renew() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.era != nil {
+		close(s.era)
+		s.era = nil
+	}
+}
+
+// Renew has the Authorizer asked again about everybody who has an event stream
+// open, and ends those of whoever is not known any more, or may see less or more
+// than before. Call it when the Authorizer has begun to say something else.
+func (a *API) Renew() { a.streams.renew() }
 
 func (s *streams) open(who string) bool {
 	s.mu.Lock()
@@ -58,8 +83,9 @@ func (s *streams) closed(who string) {
 // it goes on behind that; what cannot be had any more is said by an event
 // "lost", after which a client lists the runs again. A client that does not read
 // loses its stream after [streamPatient], and nobody else anything. A stream ends
-// with the credentials that opened it.
-func (a *API) serveEvents(w http.ResponseWriter, r *http.Request, p Principal, within reach, f belay.Filter) {
+// with the credentials that opened it, and when they are withdrawn ([API.Renew]);
+// era was asked for before p was.
+func (a *API) serveEvents(w http.ResponseWriter, r *http.Request, p Principal, within reach, f belay.Filter, era <-chan struct{}) {
 	if !a.streams.open(accountOf(p)) {
 		w.Header().Set("Retry-After", "5")
 		problem(w, http.StatusTooManyRequests, "too many event streams are open")
@@ -72,7 +98,16 @@ func (a *API) serveEvents(w http.ResponseWriter, r *http.Request, p Principal, w
 		defer end()
 		ctx = limited
 	}
-	s := stream{leases: a.leasesOf(p), isBelow: a.isBelow, who: p.Name(), w: w, out: http.NewResponseController(w), feed: a.feed, within: within, filter: f, pos: a.feed.now(), ctx: ctx}
+	s := stream{leases: a.leasesOf(p), isBelow: a.isBelow, who: p.Name(), w: w, out: http.NewResponseController(w), feed: a.feed, within: within, filter: f, pos: a.feed.now(), ctx: ctx, era: era}
+	s.renew = func() bool {
+		s.era = a.streams.now() // before it is asked: nothing is missed
+		again, err := a.who(r)
+		if err != nil || again.Name() != p.Name() {
+			return false
+		}
+		reads := reachBy(again, PermRead, PermReadOwn)
+		return reads.all == within.all && reads.owner == within.owner
+	}
 	resumed := true
 	if id := r.Header.Get("Last-Event-ID"); id != "" {
 		s.pos, resumed = a.feed.after(id)
@@ -103,6 +138,9 @@ type stream struct {
 	pos     uint64
 	ctx     context.Context // of the request
 	err     error           // of the first write that failed
+
+	era   <-chan struct{} // closed: ask renew
+	renew func() bool     // whether the client may still see what it sees
 }
 
 func (s *stream) run() {
@@ -110,6 +148,13 @@ func (s *stream) run() {
 	beat := time.NewTicker(streamBeat)
 	defer beat.Stop()
 	for s.err == nil && ctx.Err() == nil {
+		select {
+		case <-s.era:
+			if !s.renew() {
+				return
+			}
+		default:
+		}
 		b := s.feed.from(s.pos, streamBatch)
 		if b.lost > 0 {
 			s.lost(b.lost)
@@ -126,6 +171,7 @@ func (s *stream) run() {
 		}
 		select {
 		case <-b.more:
+		case <-s.era:
 		case <-beat.C:
 			s.write(": beat\n\n")
 		case <-ctx.Done():
@@ -139,7 +185,7 @@ func (s *stream) send(n uint64, e *belay.Event) {
 	if e.Lost > 0 {
 		s.lost(e.Lost)
 	}
-	if !s.within.sees(&e.Run) || !s.filter.Match(&e.Run) || !s.under(&e.Run) {
+	if e.Type == "" || !s.within.sees(&e.Run) || !s.filter.Match(&e.Run) || !s.under(&e.Run) {
 		return
 	}
 	out := *e

@@ -50,7 +50,7 @@ func (a *API) registerPrincipals(api huma.API) {
 	operation(a, api, []string{PermSystemConfig}, huma.Operation{
 		OperationID: "erase-principal", Method: http.MethodDelete, Path: "/v1/principals/{name}", Tags: []string{"principals"},
 		Summary:     "Remove a principal from what is remembered",
-		Description: "Its runs and receipts, and its name from those of others. It cannot be undone. The principal's credentials are not touched.",
+		Description: "Its runs and receipts, and its name from those of others; what is in flight goes on, and what has ended is gone at once. It cannot be undone. The principal's credentials are not touched.",
 		Errors:      []int{501}, DefaultStatus: http.StatusOK,
 	}, a.erase)
 }
@@ -65,6 +65,7 @@ func (a *API) erase(ctx context.Context, in *eraseIn) (*eraseOut, error) {
 	}
 	// Half an erasure would be worse than one that nobody waits for any more.
 	done, err := a.o.Erase(context.WithoutCancel(ctx), in.Name)
+	a.feed.forget(in.Name)
 	// Not whom: the log would remember what was to be forgotten.
 	a.o.Logger.LogAttrs(ctx, slog.LevelWarn, "principal erased",
 		slog.String("principal", nameOf(g)), slog.String("address", g.from), slog.Any("error", err))

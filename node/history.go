@@ -44,9 +44,11 @@ func (h history) export(ctx context.Context, w io.Writer, f admin.Format, q admi
 	return h.l.Export(ctx, w, form, queryOf(&q))
 }
 
-// erase removes a principal from what is remembered.
-func (h history) erase(ctx context.Context, principal string) (any, error) {
-	return h.l.Erase(ctx, principal)
+// erase removes a principal from what is remembered: here at once, where it would
+// be for some minutes more, and in the file.
+func (s *Server) erase(ctx context.Context, principal string) (any, error) {
+	s.tree.Forget(principal)
+	return s.ledger.Erase(ctx, principal)
 }
 
 // protocolOf names the protocol by which a run arrived. What hangs below a

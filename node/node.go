@@ -142,7 +142,7 @@ func (s *Server) openAPI() (err error) {
 	}
 	if s.ledger != nil {
 		h := history{s.ledger}
-		o.History, o.Commit, o.Export, o.Erase = h, s.ledger.Commit, h.export, h.erase
+		o.History, o.Commit, o.Export, o.Erase = h, s.ledger.Commit, h.export, s.erase
 	}
 	if s.o.Leases != nil {
 		l := *s.o.Leases

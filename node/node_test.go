@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -251,5 +252,26 @@ func TestMetrics(t *testing.T) {
 	open := start(t, t.TempDir(), func(o *Options) { o.Metrics.Public = true })
 	if status, _ := open.ask(http.MethodGet, "/metrics", "", ""); status != http.StatusOK {
 		t.Errorf("public, without a token: %d", status)
+	}
+}
+
+// Erasure reaches what remembers ended runs: the file, and the tree at once.
+func TestErasure(t *testing.T) {
+	r := start(t, t.TempDir(), nil)
+	_, text := r.ask("POST", "/v1/runs", r.token(), `{"kind":"turn","name":"of-an-erased-person"}`)
+	id := regexp.MustCompile(`run_[0-9a-z]{26}`).FindString(text)
+	if status, text := r.ask("POST", "/v1/runs/"+id+"/report", r.token(), `{"outcome":"completed"}`); status != 200 {
+		t.Fatalf("%d %s", status, text)
+	}
+	if status, text := r.ask("DELETE", "/v1/principals/local", r.token(), ""); status != 200 {
+		t.Fatalf("%d %s", status, text)
+	}
+	for _, path := range []string{"/v1/runs/" + id, "/orchestrate/status/" + id} {
+		if status, text := r.ask("GET", path, r.token(), ""); status != 404 {
+			t.Errorf("%s: %d %s", path, status, text)
+		}
+	}
+	if _, text := r.ask("GET", "/v1/runs?state=all", r.token(), ""); strings.Contains(text, "erased-person") {
+		t.Errorf("listed: %s", text)
 	}
 }
