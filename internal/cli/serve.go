@@ -176,6 +176,7 @@ func (s *server) run(ctx context.Context, l net.Listener, signals <-chan os.Sign
 
 	ctx, cancel := context.WithTimeoutCause(ctx, endLimit, &end)
 	defer cancel()
+	s.stopWork(ctx, &end)
 	stopped := make(chan struct{})
 	go func() { // no exchange is accepted from here on
 		defer close(stopped)
@@ -194,6 +195,17 @@ func (s *server) run(ctx context.Context, l net.Listener, signals <-chan os.Sign
 		}
 	}
 	return result
+}
+
+// stopWork stops what is at work before the sessions above it are: callers and
+// receipts then say that Belay ended, and not only that something above did. All
+// that the end stops is one act.
+func (s *server) stopWork(ctx context.Context, end *belay.Cancellation) {
+	end.Stop, end.At = belay.NewStopID(), time.Now()
+	req := belay.CancelRequest{Filter: belay.Filter{Kinds: workKinds}, Cancellation: *end}
+	if _, err := s.host.tree.Cancel(ctx, req); err != nil {
+		s.host.log.Error("work could not be stopped before its sessions", "error", err)
+	}
 }
 
 // close ends the runs first, then what remembers how they ended.
