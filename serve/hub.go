@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/aggregate"
@@ -148,8 +149,17 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		turnAway(w, r, err)
 		return
 	}
+	if r.ContentLength != 0 {
+		// Whoever reads the body sets a limit of its own and takes it away. Where
+		// nobody does, net/http reads some of it before it answers.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadWait))
+	}
 	h.route(r.URL.EscapedPath()).ServeHTTP(w, r)
 }
+
+// unreadWait is how long a body may take that nobody wants: else anybody could
+// keep connections open for ever by announcing one.
+const unreadWait = 5 * time.Second
 
 // Changes says what an Apply did, by names.
 type Changes struct {

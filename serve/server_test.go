@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -208,4 +209,33 @@ func TestOverUnixSocket(t *testing.T) {
 	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
 		t.Error(err)
 	}
+}
+
+// TestBodyThatNobodyWants: a caller that announces a body and sends none of it
+// keeps no connection open, whatever it asks for.
+func TestBodyThatNobodyWants(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.apply(r.fake("tools"))
+	r.hub.Handle("/unread", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
+	at := r.serves(ListenOptions{Address: "127.0.0.1:0"}, nil)
+	var all sync.WaitGroup
+	for _, path := range []string{"/healthz", "/readyz", "/unread", "/nothing", "/mcp/nothing", "//"} {
+		for _, length := range []string{"Content-Length: 1000", "Transfer-Encoding: chunked"} {
+			all.Go(func() {
+				c, err := net.Dial("tcp", at.String())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer c.Close()
+				_ = c.SetDeadline(time.Now().Add(4 * unreadWait))
+				fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\n%s\r\n\r\n1", path, at, length)
+				if _, err := io.ReadAll(c); err != nil && !errors.Is(err, syscall.ECONNRESET) {
+					t.Errorf("%s, %s: %v", path, length, err)
+				}
+			})
+		}
+	}
+	all.Wait()
 }
