@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -195,5 +196,35 @@ func TestStreamExpires(t *testing.T) {
 	defer s.close()
 	if e, ok := s.next(); ok {
 		t.Errorf("%+v", e)
+	}
+}
+
+// changing is an Authorizer whose people change while requests are served.
+type changing struct{ now atomic.Pointer[people] }
+
+func (c *changing) Principal(r *http.Request) (Principal, error) { return c.now.Load().Principal(r) }
+
+// Whoever is not known any more, or may see something else, loses the stream that
+// is open, and whoever is as before keeps it.
+func TestEventsOfWithdrawnCredentials(t *testing.T) {
+	who := &changing{}
+	who.now.Store(&everybody)
+	r := newRig(t, Options{Authorizer: who})
+	ann, bob, reader := r.events("ann", "", ""), r.events("bob", "", ""), r.events("reader", "", "")
+	who.now.Store(&people{
+		"ann": everybody["ann"], "reader": {"reader", []string{PermReadOwn}},
+	})
+	r.api.Renew()
+	for name, s := range map[string]*sse{"bob": bob, "reader": reader} {
+		if e, ok := s.next(); ok {
+			t.Errorf("%s sees %+v", name, e)
+		}
+	}
+	ann.until(belay.EventRegistered, r.call("ann", "1"))
+	who.now.Store(&people{})
+	r.api.Renew()
+	r.call("ann", "2")
+	if e, ok := ann.next(); ok && e.event.Run.Address == "2" {
+		t.Errorf("ann sees %+v", e)
 	}
 }

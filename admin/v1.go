@@ -65,6 +65,10 @@ func (a *API) guard(mux *http.ServeMux) http.Handler {
 			noRoute(w, r, h)
 			return
 		}
+		var era <-chan struct{}
+		if events {
+			era = a.streams.now() // before it is asked who that is
+		}
 		p, err := a.who(r)
 		if err != nil {
 			status, detail := denial(r, err)
@@ -83,7 +87,7 @@ func (a *API) guard(mux *http.ServeMux) http.Handler {
 		format, export := exportOf(r)
 		switch {
 		case events:
-			a.openEvents(w, r, p)
+			a.openEvents(w, r, p, era)
 			return
 		case export:
 			a.export(w, r, p, format)
@@ -288,12 +292,12 @@ func noEcho(_ huma.Context, _ string, v any) (any, error) {
 }
 
 // openEvents opens GET /v1/events.
-func (a *API) openEvents(w http.ResponseWriter, r *http.Request, p Principal) {
+func (a *API) openEvents(w http.ResponseWriter, r *http.Request, p Principal, era <-chan struct{}) {
 	within, f, ok := a.readable(w, r, p)
 	if !ok {
 		return
 	}
-	a.serveEvents(w, r, p, within, f)
+	a.serveEvents(w, r, p, within, f, era)
 }
 
 // readable is the reach and the filter of a stream that is written by hand.

@@ -12,8 +12,8 @@ import (
 	"github.com/belayhq/belay/mcp/httpserver"
 )
 
-// SetAuth replaces who there is, from the next request on; streams that are
-// open stay. With an error, which wraps [auth.ErrConfig], nothing is changed.
+// SetAuth replaces who there is, from the next request on. Event streams of
+// whoever is not known any more, or may see something else now, end. With an error, which wraps [auth.ErrConfig], nothing is changed.
 func (s *Server) SetAuth(c auth.Config) error {
 	c.LocalToken, c.Socket, c.Log = s.local, true, s.log
 	a, err := auth.New(c)
@@ -23,6 +23,9 @@ func (s *Server) SetAuth(c auth.Config) error {
 	s.open.Store(!c.Configured())
 	if old := s.who.Swap(a); old != nil {
 		old.Close()
+	}
+	if s.api != nil {
+		s.api.Renew()
 	}
 	return nil
 }
