@@ -26,6 +26,11 @@ type host struct {
 
 // openHost never fails: a process that cannot be seen by others still works.
 func openHost(ctx context.Context, env *Env, fronts string) *host {
+	return openHostAs(ctx, env, fronts, func(t *belay.Tree) belay.Control { return t })
+}
+
+// openHostAs is openHost with what other processes see of the tree.
+func openHostAs(ctx context.Context, env *Env, fronts string, as func(*belay.Tree) belay.Control) *host {
 	h := &host{tree: belay.NewTree(belay.Options{}), log: newLog(env), owner: userName()}
 	facts, err := peers.Load()
 	if err != nil {
@@ -37,7 +42,7 @@ func openHost(ctx context.Context, env *Env, fronts string) *host {
 	}
 	h.parent = local.FromEnv(ctx, env.Getenv, h.stopAll, func(text string) { env.Warnf("%s", text) })
 	h.server, err = local.Listen(ctx, local.Options{
-		Dir: local.Dir(env.Getenv), Control: h.tree, Fronts: fronts, Version: Version(),
+		Dir: local.Dir(env.Getenv), Control: as(h.tree), Fronts: fronts, Version: Version(),
 		InTree: proc.InTree, Parent: h.parent, Log: h.log,
 	})
 	if err != nil {

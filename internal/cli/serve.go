@@ -78,7 +78,12 @@ func (c *serveCmd) Run(env *Env) error {
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer signal.Stop(signals)
 	tune(half())
-	h := openHost(ctx, withLog(env, conf), "serve "+l.Addr().String())
+	h := openHostAs(ctx, withLog(env, conf), "serve "+l.Addr().String(), func(t *belay.Tree) belay.Control {
+		if !conf.Cancellation.Enabled {
+			return uncancelled{t}
+		}
+		return t
+	})
 	n, err := node.Open(plan.node(env, h, conf, traces))
 	if err != nil {
 		_ = l.Close()
