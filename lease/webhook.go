@@ -23,7 +23,7 @@ import (
 // to an address that somebody else chose, so the zero value allows no more than
 // https to public addresses, and either scheme to the machine itself. Addresses
 // are checked when the connection is made, after names were resolved. Link-local
-// addresses, where clouds keep credentials, are never allowed. Whoever names a
+// and other addresses where clouds keep credentials are never allowed. Whoever names a
 // webhook holds the permission runs.register.
 type Hooks struct {
 	Private    bool // also private addresses: of the company's network
@@ -88,6 +88,10 @@ var special = prefixes(
 	"2002::/16", "fec0::/10",
 )
 
+// metadata are addresses outside of the link-local ranges at which clouds tell a
+// machine its secrets (seen in their documents in 2026): they are never allowed.
+var metadata = prefixes("100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32", "fd00:ec2::254/128", "fd20:ce::254/128")
+
 func prefixes(list ...string) (p []netip.Prefix) {
 	for _, s := range list {
 		p = append(p, netip.MustParsePrefix(s))
@@ -98,6 +102,11 @@ func prefixes(list ...string) (p []netip.Prefix) {
 // allows reports whether orders may be sent to the address.
 func (h Hooks) allows(ip netip.Addr) bool {
 	ip = ip.Unmap().WithZone("")
+	for _, p := range metadata {
+		if p.Contains(ip) {
+			return false
+		}
+	}
 	switch {
 	case ip.IsLoopback():
 		return !h.NoLoopback
