@@ -295,7 +295,7 @@ func TestLatchOnFullDisk(t *testing.T) {
 	if !got.Latch.Engaged || got.Stored == nil || *got.Stored || got.Stopped == nil || run.Cancellation() == nil || latch.Refuses() == nil {
 		t.Errorf("%+v, cancelled %v", got, run.Cancellation())
 	}
-	if got := r.do("DELETE", "/v1/latch", "op", ""); got.status < 500 || latch.Refuses() == nil {
+	if got := r.do("DELETE", "/v1/latch", "op", ""); got.status != 503 || !strings.Contains(got.body, "stays engaged") || latch.Refuses() == nil {
 		t.Errorf("lifted: %d %s", got.status, got.body)
 	}
 }

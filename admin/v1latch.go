@@ -60,16 +60,24 @@ func (a *API) registerLatch(api huma.API) {
 	}, a.engage)
 	operation(a, api, []string{PermLatchLift, PermSystemConfig}, huma.Operation{
 		OperationID: "lift-latch", Method: http.MethodDelete, Path: "/v1/latch", Tags: []string{"latch"},
-		Summary: "Let new calls in again", Errors: []int{501}, DefaultStatus: http.StatusOK,
+		Summary: "Let new calls in again", Errors: []int{501, 503}, DefaultStatus: http.StatusOK,
 	}, func(ctx context.Context, in *liftIn) (*latchOut, error) {
 		g, err := a.mayTurn(ctx, PermLatchLift)
 		if err != nil {
 			return nil, err
 		}
 		s, err := a.o.Latch.Lift(context.WithoutCancel(ctx), nameOf(g), belay.CleanReason(in.Reason))
-		a.o.Logger.LogAttrs(ctx, slog.LevelWarn, "latch lifted",
-			slog.String("principal", nameOf(g)), slog.String("address", g.from), slog.String("reason", belay.CleanReason(in.Reason)), slog.Any("error", err))
+		said := "latch lifted"
 		if err != nil {
+			said = "the latch stays engaged"
+		}
+		a.o.Logger.LogAttrs(ctx, slog.LevelWarn, said,
+			slog.String("principal", nameOf(g)), slog.String("address", g.from), slog.String("reason", belay.CleanReason(in.Reason)), slog.Any("error", err))
+		switch {
+		case err != nil && s.Engaged: // why is in the log, for it names files
+			return nil, retryLater(newProblem(http.StatusServiceUnavailable,
+				"the latch stays engaged: that it is lifted could not be written down, and a restart would engage it again; the server's log says why"))
+		case err != nil:
 			return nil, problemOf(err)
 		}
 		return &latchOut{s}, nil

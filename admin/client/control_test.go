@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -299,6 +300,21 @@ func TestReceipts(t *testing.T) {
 	}
 	if _, err := c.Receipt(t.Context(), untouched.ID()); !errors.Is(err, belay.ErrNotFound) {
 		t.Errorf("of a run that goes on: %v", err)
+	}
+}
+
+// TestLatchSaysWhatIsNotStored: the Stop is carried out, and who asked hears that a
+// restart would lift the latch.
+func TestLatchSaysWhatIsNotStored(t *testing.T) {
+	full := &admin.Switch{Keep: func(admin.LatchState) error { return errors.New("no space left on device") }}
+	r := newRig(t, admin.Options{Latch: full}, nil)
+	run := r.call("runs", "bob")
+	got, err := r.as("op").EngageLatch(t.Context(), client.Engaging{Reason: "fire", Wait: -1}, nil)
+	if !errors.Is(err, client.ErrLatchNotStored) || !got.Latch.Engaged || len(got.Results) != 1 || run.Cancellation() == nil {
+		t.Errorf("%+v %v", got, err)
+	}
+	if _, err := r.as("op").LiftLatch(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "stays engaged") {
+		t.Errorf("lift: %v", err)
 	}
 }
 

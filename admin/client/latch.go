@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"time"
@@ -41,6 +42,10 @@ type Engaged struct {
 	Results []belay.CancelResult // of the runs that were in flight; nil with Keep
 }
 
+// ErrLatchNotStored says that the latch is engaged, but that the server could not
+// write that down. It stands beside the results.
+var ErrLatchNotStored = errors.New("the latch is engaged, but could not be written down, and a restart of the server lifts it; engage it again when what its log says is mended")
+
 // EngageLatch refuses new calls and stops every run that is in flight. each, if
 // it is not nil, gets results as [Client.Stop] gives them. Engaged already, it
 // stops what there is and keeps who engaged it first. On an error while waiting
@@ -58,19 +63,24 @@ func (c *Client) EngageLatch(ctx context.Context, e Engaging, each func(belay.Ca
 	}
 	var answer struct {
 		Latch   LatchState `json:"latch"`
+		Stored  *bool      `json:"stored"`
 		Stopped *outcome   `json:"stopped"`
 	}
 	if err := c.do(ctx, call{method: http.MethodPost, path: "/v1/latch", body: body}, &answer); err != nil {
 		return Engaged{}, err
 	}
 	out := Engaged{Latch: answer.Latch, Final: true}
+	var kept error
+	if answer.Stored != nil && !*answer.Stored {
+		kept = ErrLatchNotStored
+	}
 	if answer.Stopped == nil {
-		return out, nil
+		return out, kept
 	}
 	out.Stop, out.Results = answer.Stopped.Stop, answer.Stopped.Results
 	err := c.await(ctx, begun, e.Wait, answer.Stopped, each)
 	out.Final = settled(out.Results)
-	return out, err
+	return out, errors.Join(kept, err)
 }
 
 // LiftLatch lets new calls in again. It starts nothing of what was stopped.

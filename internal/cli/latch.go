@@ -134,12 +134,11 @@ func (c *latchEngageCmd) Run(env *Env) error {
 	} else {
 		fmt.Fprintln(env.Stdout, latchText(&done.Latch, time.Now()))
 	}
+	err = env.warnNotStored(err)
 	switch {
 	case ctx.Err() != nil:
 		env.Warnf("stopped waiting; the latch is engaged and the Stop goes on")
 		return exitWith(ExitStopped)
-	case errors.Is(err, client.ErrNotStored):
-		env.warn(err)
 	case err != nil:
 		env.warn(at.explain(err))
 		return exitWith(ExitUnconfirmed)
@@ -148,6 +147,20 @@ func (c *latchEngageCmd) Run(env *Env) error {
 		return exitWith(ExitUnconfirmed)
 	}
 	return nil
+}
+
+// warnNotStored says what a server could not write down, and returns the other
+// errors: what was asked for was done.
+func (e *Env) warnNotStored(err error) error {
+	var rest []error
+	for _, one := range flatten(err) {
+		if errors.Is(one, client.ErrNotStored) || errors.Is(one, client.ErrLatchNotStored) {
+			e.warn(one)
+			continue
+		}
+		rest = append(rest, one)
+	}
+	return errors.Join(rest...)
 }
 
 type latchLiftCmd struct {
