@@ -138,6 +138,9 @@ func byHand() []described {
 	})
 }
 
+// tagOrchestrate marks the doors of the seed's families.
+const tagOrchestrate = "orchestrate"
+
 // family is the two doors of one of the seed's prefixes.
 func family(prefix string) []described {
 	name := strings.ReplaceAll(strings.Trim(prefix, "/"), "/", "-")
@@ -152,7 +155,7 @@ func family(prefix string) []described {
 		"work": textSchema, "verdict": nullText, "cause": textSchema, "finished_at": numberSchema, "late_result": flagSchema, "owner": textSchema,
 	})
 	return []described{{
-		method: http.MethodPost, path: prefix + "cancel", id: name + "-cancel", tag: "orchestrate",
+		method: http.MethodPost, path: prefix + "cancel", id: name + "-cancel", tag: tagOrchestrate,
 		summary: "Cancel a run by its id or its protocol's id",
 		params:  []*huma.Param{{Name: "Idempotency-Key", In: "header", Schema: textSchema}},
 		body: object(nil, map[string]*huma.Schema{
@@ -161,16 +164,20 @@ func family(prefix string) []described {
 		answers: refusals(map[int]*huma.Response{200: {Description: "Found and cancelled, or queued", Content: content(typeJSON, cancelled)}},
 			401, 403, 404, 408, 409, 413, 415, 422, 429, 503),
 	}, {
-		method: http.MethodGet, path: prefix + "status/{request_id}", id: name + "-status", tag: "orchestrate", summary: "How a run stands",
+		method: http.MethodGet, path: prefix + "status/{request_id}", id: name + "-status", tag: tagOrchestrate, summary: "How a run stands",
 		params: []*huma.Param{{Name: "request_id", In: "path", Required: true, Schema: textSchema}},
 		answers: refusals(map[int]*huma.Response{200: {Description: "The run", Content: content(typeJSON, status)}},
 			401, 403, 404, 409, 429, 503),
 	}}
 }
 
-// describeByHand adds the doors that huma does not serve to the description.
-func describeByHand(doc *huma.OpenAPI) {
+// describeByHand adds the doors that huma does not serve to the description; the
+// families only where they are not switched off (ORC-65).
+func describeByHand(doc *huma.OpenAPI, families bool) {
 	for _, d := range byHand() {
+		if d.tag == tagOrchestrate && !families {
+			continue
+		}
 		op := &huma.Operation{
 			OperationID: d.id, Method: d.method, Path: d.path, Tags: []string{d.tag}, Summary: d.summary, Description: d.note,
 			Parameters: d.params, Responses: make(map[string]*huma.Response),

@@ -402,3 +402,25 @@ func exporter(asked *[]HistoryQuery) func(context.Context, io.Writer, Format, Hi
 		return err
 	}
 }
+
+// ORC-65: what is switched off is not described either, and everything else is.
+func TestOpenAPIWithoutFamilies(t *testing.T) {
+	on, off := newRig(t, Options{}).describe(), newRig(t, Options{NoOrchestrate: true}).describe()
+	gone := 0
+	for op := range on.operations {
+		_, path, _ := strings.Cut(op, " ")
+		family := false
+		for _, prefix := range []string{seedPrefix, releasedPrefix, newestPrefix} {
+			family = family || strings.HasPrefix(path, prefix)
+		}
+		if _, is := off.operations[op]; is == family {
+			t.Errorf("%s described: %t", op, is)
+		}
+		if family {
+			gone++
+		}
+	}
+	if gone != 6 {
+		t.Errorf("%d operations of the families", gone)
+	}
+}

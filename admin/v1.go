@@ -39,7 +39,7 @@ func (a *API) newV1() http.Handler {
 	a.registerApprovals(api)
 	a.registerPrincipals(api)
 	a.doc = api.OpenAPI()
-	describeByHand(a.doc)
+	describeByHand(a.doc, !a.o.NoOrchestrate)
 	complete(a.doc)
 	return a.guard(mux)
 }
