@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Ids sort by the time they were minted at, as bytes and as texts.
+// ORC-67: ids sort by the time they were minted at, as bytes and as texts.
 func TestIDsSortByTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ids []RunID
@@ -33,6 +33,7 @@ func TestIDsSortByTime(t *testing.T) {
 	})
 }
 
+// ORC-67, ORC-68: no two that are minted are the same.
 func TestIDsAreUnique(t *testing.T) {
 	const n, each = 8, 5000
 	var mu sync.Mutex

@@ -12,7 +12,7 @@ import (
 func microseconds(us int64) time.Time { return time.UnixMicro(us) }
 
 // The sheet's table of bad input: each has one exact answer and stops nothing
-// (ORC-26 to ORC-28, ORC-32, ORC-33, ORC-37; acceptance 17).
+// (ORC-26, ORC-27, ORC-28, ORC-32, ORC-33, ORC-37; acceptance 17).
 func TestBadInput(t *testing.T) {
 	r := newRig(t, Options{})
 	run := r.call("ann", `"x"`)

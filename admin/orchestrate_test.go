@@ -23,7 +23,7 @@ type cancelled struct {
 	More              int
 }
 
-// ORC-9, ORC-38, ORC-48: an unknown id waits for nothing, or as a tombstone.
+// ORC-9, ORC-38, ORC-48, ORC-76: an unknown id waits for nothing, or as a tombstone.
 func TestUnknownID(t *testing.T) {
 	r := newRig(t, Options{})
 	r.want(r.cancel("op", `{"requestId":"call-99"}`), 200, `{"status":"queued","requestId":"call-99","reason":null,"run":null,"affected":false,"pending":false,"work":null,"verdict":null}`)
@@ -126,7 +126,7 @@ func TestManyCandidates(t *testing.T) {
 	}
 }
 
-// Acceptance 36: strangers' ids do not make the owner's ambiguous.
+// ORC-72, ORC-73, acceptance 36: strangers' ids do not make the owner's ambiguous.
 func TestOwnersOne(t *testing.T) {
 	r := newRig(t, Options{Permissions: ownerDoors})
 	others := []*belay.Run{r.call("bob", `1`), r.call("bob", `"1"`), r.call("op", `1`)}

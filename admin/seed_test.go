@@ -60,7 +60,9 @@ func (c seedClient) send(req *http.Request, out any) error {
 	return json.NewDecoder(resp.Body).Decode(out)
 }
 
-// ORC-1 to ORC-19, acceptance 1, 4, 6, 7, 15, 18, 34.
+// The seed, by a client that knows nothing else (acceptance 1, 4, 6, 7, 15, 18,
+// 34): ORC-1, ORC-2, ORC-3, ORC-4, ORC-5, ORC-6, ORC-8, ORC-9, ORC-11, ORC-12,
+// ORC-13, ORC-14, ORC-15, ORC-16, ORC-17, ORC-18.
 func TestSeedClient(t *testing.T) {
 	r := newRig(t, Options{})
 	c := seedClient{r.url, "op"}
