@@ -172,12 +172,21 @@ func challenge(w http.ResponseWriter, status int) {
 	}
 }
 
-// broadcast tells sessions of a cancel; whatever goes wrong stays here (ORC-45).
-func (a *API) broadcast(ctx context.Context, n Notice) {
-	if a.o.Broadcaster == nil || a.o.Broadcast == ToNobody {
+// broadcast tells observers and sessions of a cancel; whatever goes wrong stays
+// here (ORC-45). Observers are the event streams of who may see the run, which is
+// nil where nobody knows the id. A run that no protocol named has no id that
+// anybody could be told of.
+func (a *API) broadcast(ctx context.Context, n Notice, run *belay.Info) {
+	if n.RequestID == "" {
 		return
 	}
 	n.Audience, n.Frame = a.o.Broadcast, n.frame()
+	if run != nil {
+		a.feed.add(entry{Event: belay.Event{Run: *run, At: time.Now()}, frame: n.Frame})
+	}
+	if a.o.Broadcaster == nil || a.o.Broadcast == ToNobody {
+		return
+	}
 	defer func() {
 		if v := recover(); v != nil {
 			a.o.Logger.ErrorContext(ctx, "telling sessions of a cancel panicked", "run", n.Run, "panic", fmt.Sprint(v))

@@ -30,10 +30,17 @@ type feed struct {
 	ended chan struct{} // closed when the goroutine has returned
 
 	mu     sync.Mutex
-	events []belay.Event // ring: number n is at n % feedKept
+	events []entry       // ring: number n is at n % feedKept
 	next   uint64        // number of the next event; the first is 1
 	more   chan struct{} // closed and replaced when there is more, or at the end
 	closed bool
+}
+
+// entry is one thing that happened: an event, or a notice of a cancel for who
+// may see the run (ORC-44b).
+type entry struct {
+	belay.Event        // of a notice only its Run and its time
+	frame       []byte // the notice as sessions get it; nil: it is an event
 }
 
 var errFeedClosed = errors.New("the event feed is closed")
@@ -42,7 +49,7 @@ func newFeed(control belay.Control) *feed {
 	ctx, end := context.WithCancelCause(context.Background())
 	f := &feed{
 		epoch: newEpoch(), end: end, ended: make(chan struct{}),
-		events: make([]belay.Event, feedKept), next: 1, more: make(chan struct{}),
+		events: make([]entry, feedKept), next: 1, more: make(chan struct{}),
 	}
 	// The first watch begins before New returns: no run that is registered
 	// afterwards is missed.
@@ -52,7 +59,7 @@ func newFeed(control belay.Control) *feed {
 		for watch := first; ; watch = control.Watch(ctx, belay.Filter{Ended: true}) {
 			for e, err := range watch {
 				if err == nil {
-					f.add(e)
+					f.add(entry{Event: e})
 				}
 			}
 			select {
@@ -82,7 +89,7 @@ func (f *feed) close() {
 	}
 }
 
-func (f *feed) add(e belay.Event) {
+func (f *feed) add(e entry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.events[f.next%feedKept] = e
@@ -98,7 +105,7 @@ func (f *feed) forget(owner string) {
 	defer f.mu.Unlock()
 	for n := range f.events {
 		if e := &f.events[n]; e.Run.Owner == owner {
-			*e = belay.Event{Lost: e.Lost}
+			*e = entry{Event: belay.Event{Lost: e.Lost}}
 		}
 	}
 }
@@ -112,7 +119,7 @@ func (f *feed) now() uint64 {
 
 // batch is what a stream gets at once.
 type batch struct {
-	events []belay.Event
+	events []entry
 	first  uint64          // number of the first
 	lost   uint64          // events before it that are not kept any more
 	more   <-chan struct{} // with no events: closed when there are some

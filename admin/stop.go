@@ -88,7 +88,7 @@ func (a *API) resolveAndStop(ctx context.Context, by asker, o *cancelOrder) effe
 	case m.one == nil && o.direct:
 		return effect{word: unknown}
 	case m.one == nil:
-		a.broadcast(ctx, Notice{RequestID: o.id, Reason: c.Reason, Owner: by.who.Name()})
+		a.broadcast(ctx, Notice{RequestID: o.id, Reason: c.Reason, Owner: by.who.Name()}, nil)
 		return effect{word: unknown, waits: waits}
 	}
 	c.Cause = causeFor(by.who, m.one.Owner)
@@ -173,7 +173,7 @@ func (a *API) stop(ctx context.Context, by asker, o *cancelOrder, c belay.Cancel
 		return a.notStopped(ctx, by, d, err)
 	}
 	if r.Affected && r.Run.Cancellation != nil && r.Run.Cancellation.Stop == c.Stop {
-		a.broadcast(ctx, Notice{RequestID: o.id, Reason: c.Reason, Run: d.ID, Owner: d.Owner})
+		a.broadcast(ctx, Notice{RequestID: o.id, Reason: c.Reason, Run: d.ID, Owner: d.Owner}, &r.Run)
 	}
 	if !r.Affected && r.Run.Outcome != belay.Cancelled {
 		return effect{word: over, run: r.Run}

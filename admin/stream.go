@@ -181,18 +181,22 @@ func (s *stream) run() {
 
 // send writes an event that the client may see and wants. What the Control
 // itself lost before it is said to everybody: it concerns everybody's runs.
-func (s *stream) send(n uint64, e *belay.Event) {
+func (s *stream) send(n uint64, e *entry) {
 	if e.Lost > 0 {
 		s.lost(e.Lost)
 	}
-	if e.Type == "" || !s.within.sees(&e.Run) || !s.filter.Match(&e.Run) || !s.under(&e.Run) {
+	if e.Type == "" && e.frame == nil || !s.within.sees(&e.Run) || !s.filter.Match(&e.Run) || !s.under(&e.Run) {
 		return
 	}
-	out := *e
+	if e.frame != nil {
+		s.write(fmt.Sprintf("id: %s\nevent: %s\ndata: %s\n\n", s.feed.id(n), methodCancelled, e.frame))
+		return
+	}
+	out := e.Event
 	out.Lost = 0
 	s.write(fmt.Sprintf("id: %s\nevent: %s\ndata: %s\n\n", s.feed.id(n), e.Type, compact(out)))
 	if s.err == nil && s.leases != nil && e.Run.Owner == s.who {
-		s.leases.Delivered(s.who, e.Run.ID, stepOf(e))
+		s.leases.Delivered(s.who, e.Run.ID, stepOf(&e.Event))
 	}
 }
 

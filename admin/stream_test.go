@@ -22,8 +22,8 @@ type sse struct {
 }
 
 type sseEvent struct {
-	id, kind string
-	event    belay.Event
+	id, kind, data string
+	event          belay.Event
 }
 
 func (r *rig) events(token, query, last string) *sse {
@@ -64,6 +64,7 @@ func (s *sse) next() (e sseEvent, ok bool) {
 		case "event":
 			e.kind = value
 		case "data":
+			e.data = value
 			if err := json.Unmarshal([]byte(value), &e.event); err != nil {
 				s.Fatal(err)
 			}
@@ -138,9 +139,9 @@ func TestEventsLost(t *testing.T) {
 
 // A stream that falls behind what is kept is told how much it missed.
 func TestFeedBehind(t *testing.T) {
-	f := &feed{events: make([]belay.Event, feedKept), next: 1, more: make(chan struct{})}
+	f := &feed{events: make([]entry, feedKept), next: 1, more: make(chan struct{})}
 	for range feedKept + 10 {
-		f.add(belay.Event{})
+		f.add(entry{})
 	}
 	if b := f.from(1, 5); b.lost != 10 || b.first != 11 || len(b.events) != 5 {
 		t.Errorf("lost %d, first %d, %d events", b.lost, b.first, len(b.events))
@@ -226,5 +227,39 @@ func TestEventsOfWithdrawnCredentials(t *testing.T) {
 	r.call("ann", "2")
 	if e, ok := ann.next(); ok && e.event.Run.Address == "2" {
 		t.Errorf("ann sees %+v", e)
+	}
+}
+
+// ORC-44b: who may see the run gets the seed's frame on the event stream, whoever's
+// sessions are told; others get nothing, and so does everybody of a run that has no
+// id of a protocol.
+func TestObserversGetTheFrame(t *testing.T) {
+	r := newRig(t, Options{Broadcast: ToNobody})
+	streams := map[string]*sse{}
+	for _, who := range []string{"reader", "ann", "bob"} {
+		streams[who] = r.events(who, "", "")
+		defer streams[who].close()
+	}
+	nameless, run := r.call("ann", "", with(&stopper{})), r.call("ann", `"call-7"`, with(&stopper{}))
+	into[cancelDone](r, r.do("POST", "/v1/runs/"+nameless.ID().String()+"/cancel", "op", `{"wait":5}`), 200)
+	into[cancelled](r, r.cancel("op", `{"requestId":"call-7","reason":"user pressed Stop","wait":5}`), 200)
+	into[cancelled](r, r.cancel("op", `{"requestId":"nobody-knows"}`), 200)
+	last := r.call("bob", `"last"`)
+	want := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"call-7","reason":"user pressed Stop","run":"` + run.ID().String() + `"}}`
+	for who, times := range map[string]int{"reader": 1, "ann": 1, "bob": 0} {
+		if who == "ann" {
+			last = r.call("ann", `"last of ann"`)
+		} else if who == "bob" {
+			last = r.call("bob", `"last of bob"`)
+		}
+		var got []string
+		for _, e := range streams[who].until(belay.EventRegistered, last) {
+			if e.kind == "notifications/cancelled" {
+				got = append(got, e.data)
+			}
+		}
+		if len(got) != times || times > 0 && got[0] != want {
+			t.Errorf("%s got %q, want %d times %s", who, got, times, want)
+		}
 	}
 }

@@ -117,7 +117,7 @@ func (a *API) cancelRun(ctx context.Context, in *cancelRunIn) (*cancelOut, error
 	case !h.DryRun && !r.Affected && r.Run.Outcome != belay.Cancelled:
 		return nil, ended
 	case r.Affected && r.Run.Cancellation != nil && r.Run.Cancellation.Stop == out.Body.Stop:
-		a.broadcast(ctx, Notice{RequestID: RequestText(&r.Run), Reason: r.Run.Cancellation.Reason, Run: d.ID, Owner: d.Owner})
+		a.broadcast(ctx, Notice{RequestID: RequestText(&r.Run), Reason: r.Run.Cancellation.Reason, Run: d.ID, Owner: d.Owner}, &r.Run)
 	}
 	if out.Location != "" {
 		out.Location = "/v1/receipts/" + d.ID.String()

@@ -171,6 +171,10 @@ func (w *watch) read(s *stream, yield func(belay.Event, error) bool) error {
 	}
 }
 
+// noticeKind is a notice of a cancel in the form in which MCP sessions get it;
+// the run's own events say the same and more.
+const noticeKind = "notifications/cancelled"
+
 // give hands one event on; false: the loop is over.
 func (w *watch) give(e sseEvent, yield func(belay.Event, error) bool) bool {
 	if e.kind == "lost" {
@@ -183,7 +187,7 @@ func (w *watch) give(e sseEvent, yield func(belay.Event, error) bool) bool {
 		}
 		return yield(belay.Event{}, ErrLost)
 	}
-	if len(e.data) == 0 {
+	if len(e.data) == 0 || e.kind == noticeKind {
 		return true
 	}
 	var event belay.Event

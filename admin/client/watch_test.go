@@ -99,6 +99,7 @@ func TestWatchSaysWhatIsLost(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		fmt.Fprint(w, "event: lost\r\ndata: {\"lost\":0}\r\n\r\nevent: lost\ndata: {\"lost\":7}\n\nid: x-1\nevent: run.changed\ndata: {\"seq\":3,\n", "data: \"lost\":2}\n\n",
+			"id: x-2\nevent: notifications/cancelled\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":{\"requestId\":\"7\"}}\n\n", // no event of a run
 			"event: run.changed\ndata: what is this\n\nid: x-3\ndata: {\"seq\":5}\n\nevent: cut off\ndata: {\"seq\":6}\n")
 	}))
 	defer server.Close()
