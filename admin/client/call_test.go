@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -307,5 +308,26 @@ func TestNewRefuses(t *testing.T) {
 		if _, err := client.New(o); !errors.Is(err, belay.ErrBadRequest) {
 			t.Errorf("%+v: %v", o, err)
 		}
+	}
+}
+
+// TestTLSIsTheCallers: the configuration that was given stays as it was, so that the
+// caller's other transports can use it, too.
+func TestTLSIsTheCallers(t *testing.T) {
+	ts := httptest.NewUnstartedServer(http.NotFoundHandler())
+	ts.EnableHTTP2 = true
+	ts.StartTLS()
+	defer ts.Close()
+	config := &tls.Config{RootCAs: ts.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}
+	c, err := client.New(client.Options{Server: ts.URL, TLS: config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.CloseIdle()
+	if _, err := c.Latch(t.Context()); !errors.Is(err, belay.ErrUnsupported) {
+		t.Error(err)
+	}
+	if len(config.NextProtos) > 0 {
+		t.Errorf("the caller's configuration asks for %v now", config.NextProtos)
 	}
 }

@@ -125,10 +125,12 @@ func parseServer(text string) (base *url.URL, socket string, err error) {
 	return u, "", nil
 }
 
+// newTransport works with a copy of the caller's configuration: net/http writes into
+// its own, and another transport with the same one would then speak HTTP/2 by mistake.
 func newTransport(config *tls.Config, socket string) *http.Transport {
 	dialer := &net.Dialer{Timeout: dialLimit}
 	t := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSClientConfig: config,
+		Proxy: http.ProxyFromEnvironment, DialContext: dialer.DialContext, TLSClientConfig: config.Clone(),
 		TLSHandshakeTimeout: dialLimit, MaxResponseHeaderBytes: 64 << 10,
 		MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true,
 	}
