@@ -32,8 +32,13 @@ func TestInside(t *testing.T) {
 		run    *belay.Run
 		status int
 	}{
-		{"agent", beside, 404}, {"agent", foreign, 404}, {"agent", above, 404},
-		{"bare", above, 404}, {"bare", turn, 404}, {"lost", turn, 404}, {"lost", beside, 404},
+		{"agent", beside, 404},
+		{"agent", foreign, 404},
+		{"agent", above, 404},
+		{"bare", above, 404},
+		{"bare", turn, 404},
+		{"lost", turn, 404},
+		{"lost", beside, 404},
 	} {
 		if got := r.do("POST", "/v1/runs/"+tt.run.ID().String()+"/cancel", tt.token, `{"force":true}`); got.status != tt.status {
 			t.Errorf("%s stops %s: %d %s", tt.token, tt.run.Info().Address, got.status, got.body)

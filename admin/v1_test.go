@@ -273,7 +273,7 @@ func TestNoRedirects(t *testing.T) {
 				t.Fatal(err)
 			}
 			resp.Body.Close()
-			if resp.StatusCode != 404 || resp.Header.Get("Content-Type") != "application/problem+json" {
+			if resp.StatusCode != http.StatusNotFound || resp.Header.Get("Content-Type") != "application/problem+json" {
 				t.Errorf("%s %s: %d to %q", method, path, resp.StatusCode, resp.Header.Get("Location"))
 			}
 		}

@@ -39,8 +39,20 @@ func TestTypeOfToken(t *testing.T) {
 		typ  any
 		good bool
 	}{
-		{"JWT", true}, {"jwt", true}, {"at+jwt", true}, {"application/at+JWT", true}, {"JOSE", true}, {"", true}, {nil, true},
-		{"logout+jwt", false}, {"secevent+jwt", false}, {"dpop+jwt", false}, {"oauth-authz-req+jwt", false}, {"text/html", false}, {7, false}, {[]string{"JWT"}, false},
+		{"JWT", true},
+		{"jwt", true},
+		{"at+jwt", true},
+		{"application/at+JWT", true},
+		{"JOSE", true},
+		{"", true},
+		{nil, true},
+		{"logout+jwt", false},
+		{"secevent+jwt", false},
+		{"dpop+jwt", false},
+		{"oauth-authz-req+jwt", false},
+		{"text/html", false},
+		{7, false},
+		{[]string{"JWT"}, false},
 	} {
 		_, err := a.Authenticate(request(sealed(t, map[string]any{"typ": c.typ}, claims())))
 		if (err == nil) != c.good || err != nil && !errors.Is(err, ErrMalformed) {

@@ -97,7 +97,7 @@ func (b *bench) page(h http.Handler, query string, want int) (medians []float64,
 	for range b.rounds {
 		var times []float64
 		for range requests {
-			r := httptest.NewRequest("GET", "/v1/runs?limit=100&"+query, nil)
+			r := httptest.NewRequest(http.MethodGet, "/v1/runs?limit=100&"+query, nil)
 			w := httptest.NewRecorder()
 			start := time.Now()
 			h.ServeHTTP(w, r)

@@ -99,7 +99,7 @@ func Open(o Options) (_ *Server, err error) {
 	}
 	defer func() {
 		if err != nil {
-			s.release(context.Background())
+			err = errors.Join(err, s.release(context.Background()))
 		}
 	}()
 	if err := s.openLedger(); err != nil {

@@ -58,7 +58,7 @@ func TestLogIsTidy(t *testing.T) {
 			}
 			return ""
 		}}
-		newLog(env).Info("done", "took", 1500*time.Millisecond, slog.Any("error", error(nil)), "runs", 2)
+		newLog(env).Info("done", "took", 1500*time.Millisecond, "error", error(nil), "runs", 2)
 		got := out.String()
 		if !strings.Contains(got, "1.5s") || !strings.Contains(got, "runs") || strings.Contains(got, "error") {
 			t.Errorf("%q: %s", form, got)

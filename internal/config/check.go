@@ -22,8 +22,8 @@ import (
 
 // under is the spot of a key in a map; at the map itself if it is not there.
 func (s spot) under(key string) spot {
-	for i := len(s.value.pairs) - 1; i >= 0; i-- {
-		if p := s.value.pairs[i]; p.key.text == key {
+	for _, p := range slices.Backward(s.value.pairs) {
+		if p.key.text == key {
 			return spot{key: p.key, value: p.value}
 		}
 	}

@@ -215,6 +215,24 @@ func (d *decoder) list(v reflect.Value, at spot, f field) {
 	}
 }
 
+// text fills a text; shown is what a message says of it.
+func (d *decoder) text(to *string, at spot, f field, shown string) bool {
+	text, err := d.vars.expand(at.value.text)
+	if err != nil {
+		d.failf(at, "%s: %v", f.key, err)
+		return false
+	}
+	if len(f.enum) > 0 && !slices.Contains(f.enum, text) {
+		d.failf(at, "%s cannot be %s (%s)", f.key, shown, oneOf(text, f.enum))
+		return false
+	}
+	if f.path {
+		text = d.vars.folder(text, d.dir)
+	}
+	*to = text
+	return true
+}
+
 // scalar fills a text, number, truth or time, and reports whether it could.
 func (d *decoder) scalar(v reflect.Value, at spot, f field) bool {
 	n := at.value
@@ -228,19 +246,7 @@ func (d *decoder) scalar(v reflect.Value, at spot, f field) bool {
 	}
 	switch to := v.Addr().Interface().(type) {
 	case *string:
-		text, err := d.vars.expand(n.text)
-		if err != nil {
-			d.failf(at, "%s: %v", f.key, err)
-			return false
-		}
-		if len(f.enum) > 0 && !slices.Contains(f.enum, text) {
-			d.failf(at, "%s cannot be %s (%s)", f.key, shown, oneOf(text, f.enum))
-			return false
-		}
-		if f.path {
-			text = d.vars.folder(text, d.dir)
-		}
-		*to = text
+		return d.text(to, at, f, shown)
 	case *bool:
 		if n.kind != kindBool {
 			d.failf(at, "%s has to be true or false, not %s", f.key, shown)

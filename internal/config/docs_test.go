@@ -179,7 +179,7 @@ func TestDocsRoles(t *testing.T) {
 		said := auth.Permissions()
 		if m[1] != "all" {
 			said = nil
-			for _, word := range strings.Split(m[1], ", ") {
+			for word := range strings.SplitSeq(m[1], ", ") {
 				said = append(said, auth.Permission(strings.Trim(word, "`")))
 			}
 		}
