@@ -71,3 +71,17 @@ func newCounters(reg *prometheus.Registry) *counters {
 		refused:      counter("belay_refused_total", "Requests that were refused.", "surface", "class"),
 	}
 }
+
+// begin shows what people are alerted of from the start, at zero: a counter that
+// appears with its first event has risen by nothing, as far as Prometheus can see,
+// and the first Stop that failed would call nobody.
+func (c *counters) begin(w *words) {
+	for _, verdict := range w.verdicts.names[1:] { // less "other"
+		for _, cause := range w.causes.names[1:] {
+			c.verdicts.WithLabelValues(cause, verdict)
+		}
+		c.lateEvidence.WithLabelValues(verdict)
+	}
+	c.stones.WithLabelValues(string(DoorCaller))
+	c.stones.WithLabelValues(string(DoorREST))
+}

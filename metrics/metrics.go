@@ -49,6 +49,7 @@ func New(o Options) (*Metrics, error) {
 	reg := prometheus.NewRegistry()
 	c := newCounters(reg)
 	b := newBook(&o, c)
+	c.begin(&b.words)
 	m := &Metrics{
 		opts: o, reg: reg, count: c, book: b, servers: b.servers,
 		watching: make(chan struct{}), resync: make(chan struct{}, 1),

@@ -52,6 +52,22 @@ func TestCountsALife(t *testing.T) {
 	want(t, m, map[string]float64{"belay_late_results_total": 1, "belay_stop_steps_total{result=ok,step=late}": 1})
 }
 
+// The first Stop that fails can be seen to raise a counter.
+func TestCountersThatAlertBeginAtZero(t *testing.T) {
+	v := values(t, start(t, Options{Control: newTree(t)}))
+	for _, name := range []string{
+		"belay_stops_total{cause=user,verdict=signalled}", "belay_stops_total{cause=operator,verdict=unreachable}",
+		"belay_stops_with_survivors_total", "belay_late_evidence_total{verdict=confirmed}", "belay_tombstone_hits_total{door=rest}",
+	} {
+		if n, ok := v[name]; !ok || n != 0 {
+			t.Errorf("%s: %v, there: %v", name, n, ok)
+		}
+	}
+	if n, ok := v["belay_stops_total{cause=other,verdict=other}"]; ok {
+		t.Errorf("other is there from the start: %v", n)
+	}
+}
+
 // Survivors, second Stops and evidence after the end have counters of their own.
 func TestCountsWhatWentWrong(t *testing.T) {
 	tree := newTree(t)
