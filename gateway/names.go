@@ -24,6 +24,10 @@ const (
 	labelToolUse = "tool_use_id"
 )
 
+// labelMethod is the label, Belay's own, from which a span takes what kind of call
+// it is. Runs that are no spans do without it.
+const labelMethod = "method"
+
 // Bounds of a run's labels, as [belay.Spec] takes them.
 const (
 	maxLabels = 32
@@ -60,6 +64,9 @@ func (s *Session) nameLocked(c *call, a *mcp.Arrival) bool {
 	if s.cfg.NameRuns || s.cfg.Trace {
 		n.traceLocked(s, a, &said)
 		n.label(s.cfg.Labels, a, a.Text(said.ToolUse))
+	}
+	if s.cfg.Trace {
+		n.add(labelMethod, c.method) // there are labels: each call is part of a trace then
 	}
 	if n.labels != nil || n.above != nil || n.hide || n.trace.ID != "" {
 		c.names = &n

@@ -13,8 +13,8 @@ import (
 )
 
 // TestTraces: a stopped call arrives at the receiver of the standard variables
-// as a span, with the id that the gateway passes on to the server, and with the
-// Stop among its events.
+// as a span, with the id that the gateway passes on to the server, named by its
+// method, and with the Stop among its events.
 func TestTraces(t *testing.T) {
 	got := make(chan string, 16)
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -47,6 +47,11 @@ func TestTraces(t *testing.T) {
 		case body := <-got:
 			seen.WriteString(body)
 			if strings.Contains(body, want) && strings.Contains(body, `"events"`) {
+				for _, has := range []string{`"name":"tools/call wait"`, `"mcp.method.name"`, `"gen_ai.tool.name"`} {
+					if !strings.Contains(body, has) {
+						t.Errorf("no %s in %s", has, body)
+					}
+				}
 				return
 			}
 		case <-limit:
