@@ -26,7 +26,7 @@ func (b book) Get(_ context.Context, id belay.RunID) (belay.Detail, error) {
 func (b book) Find(_ context.Context, q HistoryQuery) (found []belay.Detail, _ error) {
 	q.Filter.Ended = true
 	for _, d := range b {
-		fits := q.Filter.Match(&d.Info) && (q.RequestID == "" || RequestText(&d.Info) == q.RequestID) &&
+		fits := (q.Filter.Under.IsZero() || d.ID == q.Filter.Under || d.Parent == q.Filter.Under) && q.Filter.Match(&d.Info) && (q.RequestID == "" || RequestText(&d.Info) == q.RequestID) &&
 			(!q.Stopped || d.Receipt != nil) && (q.Before.IsZero() || d.ID.String() < q.Before.String()) &&
 			(q.Stop.IsZero() || d.Cancellation != nil && d.Cancellation.Stop == q.Stop)
 		if fits && len(found) < q.Limit {
@@ -46,6 +46,26 @@ func old(owner, rawID string, o belay.Outcome, age time.Duration) belay.Detail {
 		d.Receipt = &belay.Receipt{Run: d.ID, Kind: d.Kind, Name: d.Name, Cancellation: d.Cancellation, Outcome: o, Work: d.Work, Verdict: belay.Confirmed, Final: true}
 	}
 	return d
+}
+
+// One run is shown with its subtree when the Control has forgotten all or part of
+// it; a subtree that is larger than what is shown says so.
+func TestSubtreeFromHistory(t *testing.T) {
+	turn := old("ann", `"turn"`, belay.Completed, time.Hour)
+	first, second := old("ann", "1", belay.Cancelled, time.Hour), old("ann", "2", belay.Completed, time.Hour)
+	first.Parent, second.Parent = turn.ID, turn.ID
+	r := newRig(t, Options{History: book{second, first, old("ann", "3", belay.Completed, time.Hour), turn}})
+	got := into[runTree](r, r.do("GET", "/v1/runs/"+turn.ID.String(), "ann", ""), 200)
+	if len(got.Below) != 2 || got.Below[0].ID.String() > got.Below[1].ID.String() || got.More || got.Below[0].Parent != turn.ID {
+		t.Errorf("%+v", got)
+	}
+	top := r.call("ann", `"top"`)
+	for range maxBelow + 1 {
+		r.call("ann", "", func(s *belay.Spec) { s.Parent = top }).Finish(belay.Completed)
+	}
+	if got := into[runTree](r, r.do("GET", "/v1/runs/"+top.ID().String(), "ann", ""), 200); len(got.Below) != maxBelow || !got.More {
+		t.Errorf("%d below, more %t", len(got.Below), got.More)
+	}
 }
 
 // ORC-53, ORC-54, ORC-75, acceptance 40: what is remembered over a restart.

@@ -179,9 +179,13 @@ type runIn struct {
 
 type runOut struct{ Body runTree }
 
+// maxBelow bounds the subtree that is shown with a run.
+const maxBelow = 1_000
+
 type runTree struct {
 	Run    belay.Detail `json:"run"`
-	Below  []belay.Info `json:"below" nullable:"false" doc:"the runs below it, oldest first"`
+	Below  []belay.Info `json:"below" nullable:"false" doc:"the runs below it, ended ones too, oldest first"`
+	More   bool         `json:"more,omitempty" doc:"these are the newest 1,000; GET /v1/runs?under=ID&state=all pages through all"`
 	Lease  *leaseView   `json:"lease,omitempty" doc:"of a run that the asker registered"`
 	Stored *bool        `json:"stored,omitempty" doc:"whether the run's final receipt will be found after a crash; absent: there is none"`
 }
@@ -354,13 +358,14 @@ func (a *API) getRun(ctx context.Context, in *runIn) (*runOut, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, _ := within.narrow(belay.Filter{Under: d.ID, Ended: true})
-	below, err := a.o.Control.List(ctx, f)
+	below, _, err := a.collect(ctx, within, belay.Filter{Under: d.ID, Ended: true}, HistoryQuery{Limit: maxBelow + 1},
+		func(i *belay.Info) bool { return i.ID != d.ID })
 	if err != nil {
 		a.o.Logger.WarnContext(ctx, "not all runs could be listed", "error", err)
 	}
-	below = slices.DeleteFunc(slices.Clone(below), func(i belay.Info) bool { return i.ID == d.ID || !within.sees(&i) })
-	out := &runOut{runTree{Run: *d, Below: append([]belay.Info{}, below...), Stored: a.store(ctx, *d)}}
+	out := &runOut{runTree{Run: *d, More: len(below) > maxBelow, Stored: a.store(ctx, *d)}}
+	out.Body.Below = append([]belay.Info{}, below[:min(len(below), maxBelow)]...)
+	slices.Reverse(out.Body.Below)
 	if a.o.Leases != nil {
 		if s, err := a.o.Leases.Get(g.Name(), d.ID); err == nil {
 			out.Body.Lease = viewOf(&s)
