@@ -150,6 +150,18 @@ func sayProblems(env *Env, err error) {
 	env.Warnf("serve: %v: %s", config.ErrInvalid, count(len(all), "mistake"))
 }
 
+// mistakes is everything wrong in a configuration, one line each.
+func mistakes(err error) (list []string) {
+	var all config.Problems
+	if !errors.As(err, &all) {
+		return []string{err.Error()}
+	}
+	for _, p := range all {
+		list = append(list, p.String())
+	}
+	return list
+}
+
 // server is one belay serve at work.
 type server struct {
 	plan servePlan
@@ -258,8 +270,13 @@ func (s *server) reload(why string, watch *fileWatch) {
 	}
 	conf, err := s.plan.load()
 	if err != nil {
+		const msg = "not reloaded: what was served goes on being served"
+		if withLog(s.env, s.conf).Getenv(envLogFormat) == "json" { // whose reader takes whole objects only
+			s.host.log.Error(msg, "asked by", why, "mistakes", mistakes(err))
+			return
+		}
 		sayProblems(s.env, err)
-		s.host.log.Error("not reloaded: what was served goes on being served", "asked by", why)
+		s.host.log.Error(msg, "asked by", why)
 		return
 	}
 	if !conf.Auth.Configured() && s.reachable() {
