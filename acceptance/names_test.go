@@ -60,9 +60,8 @@ func TestCallersOwnNames(t *testing.T) {
 	}
 }
 
-// The end of the server is a Stop, too: sessions end with cause shutdown, what
-// was in flight below them is stopped with them (ORC-42), the callers are
-// answered, and the next process knows it all.
+// The end of the server is a Stop, too, and one act: calls and sessions end with
+// cause shutdown, the callers are answered so, and the next process knows it all.
 func TestShutdownIsRemembered(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -73,7 +72,7 @@ func TestShutdownIsRemembered(t *testing.T) {
 		t.Fatal(err)
 	}
 	took := time.Since(begun)
-	if r := wait(t, got); r.code() != -32800 {
+	if r := wait(t, got); r.code() != -32800 || r.Error.Data.Cause != string(belay.CauseShutdown) {
 		t.Errorf("the caller got %s", r.raw)
 	}
 	s.quiet(t, "shutdown")
@@ -84,8 +83,8 @@ func TestShutdownIsRemembered(t *testing.T) {
 	}
 	r := s.receipt(t, "op", run)
 	for _, i := range s.runs(t, "op", "?state=all&owner=ann&kind=session") {
-		if r.Cancellation.Cause == belay.CauseParent && i.Cancellation != nil && i.Cancellation.Stop == r.Cancellation.Stop {
-			r.Cancellation = i.Cancellation
+		if i.Cancellation == nil || i.Cancellation.Stop != r.Cancellation.Stop || i.Cancellation.Cause != belay.CauseShutdown {
+			t.Errorf("the session above: %+v", i.Cancellation)
 		}
 	}
 	if !r.Final || r.Cancellation.Cause != belay.CauseShutdown {
