@@ -103,7 +103,7 @@ func byHand() []described {
 		answers: map[int]*huma.Response{200: {Description: "OpenAPI 3.1", Content: content("application/openapi+json", object(nil, nil))}},
 	}, {
 		method: http.MethodGet, path: "/v1/events", id: "watch-events", tag: "events", summary: "Stream events of runs, receipts and approvals",
-		note: "Server-sent events: the type as event, the event's JSON as data, a number as id. Last-Event-ID goes on behind that event. An event lost says that some are missing. notifications/cancelled is the notice that MCP sessions get of a cancel, of the runs that one may see.",
+		note: "Server-sent events: the type as event, the event's JSON as data, and an id. Last-Event-ID goes on behind the event with that id. An event lost says that some are missing, and how many (0: nobody knows). notifications/cancelled is the notice that MCP sessions get of a cancel, of the runs that one may see.",
 		params: []*huma.Param{
 			{Name: "Last-Event-ID", In: "header", Schema: textSchema},
 			{Name: "owner", In: "query", Schema: textSchema},

@@ -79,7 +79,7 @@ func (s *streams) closed(who string) {
 }
 
 // serveEvents streams events of runs within the reach as server-sent events: the
-// event's type as event, its JSON as data, a number as id. With Last-Event-ID
+// event's type as event, its JSON as data, its feed and number as id. With Last-Event-ID
 // it goes on behind that; what cannot be had any more is said by an event
 // "lost", after which a client lists the runs again. A client that does not read
 // loses its stream after [streamPatient], and nobody else anything. A stream ends
