@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/admin"
@@ -46,14 +48,11 @@ func (s *Server) restoreLatch() error {
 		return nil
 	}
 	s.latch.Keep = func(state admin.LatchState) error { return writeLatch(file, state) }
-	text, err := os.ReadFile(file)
+	text, err := readLatch(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	var state admin.LatchState
-	if err == nil && len(text) > maxLatchFile {
-		err = fmt.Errorf("it has %d bytes", len(text))
-	}
 	if err == nil {
 		err = json.Unmarshal(text, &state)
 	}
@@ -67,7 +66,30 @@ func (s *Server) restoreLatch() error {
 	return nil
 }
 
-// writeLatch replaces the file in one step, so that it is always whole.
+// readLatch reads a file that nobody else could have written. What is no file
+// is not opened: reading it might never end.
+func readLatch(file string) ([]byte, error) {
+	info, err := os.Stat(file)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("it is no regular file (%s)", info.Mode().Type())
+	case info.Size() > maxLatchFile:
+		return nil, fmt.Errorf("it has %d bytes", info.Size())
+	case runtime.GOOS != "windows" && info.Mode().Perm()&0o022 != 0: // there the bits mean nothing
+		return nil, fmt.Errorf("others can write to it (%s), and so lift the latch; chmod go-w it if you trust what it says", info.Mode().Perm())
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxLatchFile))
+}
+
+// writeLatch replaces the file in one step, so that it is always whole, and returns
+// when a crash does not bring the old one back.
 func writeLatch(file string, state admin.LatchState) error {
 	text, err := json.Marshal(state)
 	if err != nil {
@@ -86,7 +108,18 @@ func writeLatch(file string, state admin.LatchState) error {
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), file)
+	if err := os.Rename(f.Name(), file); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil && runtime.GOOS != "windows" { // which has no such thing
+		return err
+	}
+	return nil
 }
 
 // broadcaster tells connected MCP sessions of a cancel (ORC-44).

@@ -1,12 +1,14 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -118,6 +120,27 @@ func TestOverAnOwnAddress(t *testing.T) {
 			t.Errorf("over %s: %+v", ip, here.inside)
 		}
 		_, _, _, _ = c.Close(), l.Close(), cmd.Process.Kill(), cmd.Wait()
+	}
+}
+
+// TestLatchFileOfAnother: a file that somebody else could have written, or that is
+// none, keeps the server from starting, and does not hang it.
+func TestLatchFileOfAnother(t *testing.T) {
+	for name, prepare := range map[string]func(string) error{
+		"pipe": func(f string) error { return syscall.Mkfifo(f, 0o600) },
+		"zero": func(f string) error { return os.Symlink("/dev/zero", f) },
+		"writable": func(f string) error {
+			return errors.Join(os.WriteFile(f, []byte(`{"engaged":false}`), 0o600), os.Chmod(f, 0o666))
+		},
+		"long": func(f string) error { return os.WriteFile(f, make([]byte, maxLatchFile+1), 0o600) },
+	} {
+		file := filepath.Join(t.TempDir(), "latch.json")
+		if err := prepare(file); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(Options{LatchFile: file}); err == nil || !strings.Contains(err.Error(), file) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
