@@ -55,7 +55,7 @@
 //   - When the disk is full or fails, Belay goes on: what cannot be written is
 //     kept as far as the queue goes and tried again, Commit returns
 //     [ErrNotStored] at once, and the log says so once, and once when it is over.
-//   - Retention (age, count, bytes) deletes and gives space back to the file
+//   - Retention (age, also of single principals, count, bytes) deletes and gives space back to the file
 //     system in steps of at most 500 runs and 2,000 pages, between which
 //     others' records are written.
 //   - Erasure of a principal removes its runs and receipts and its name from

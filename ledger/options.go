@@ -18,9 +18,12 @@ type Options struct {
 	Batch time.Duration
 	Queue int // runs that may wait to be written; default 16,384
 
-	KeepFor   time.Duration // since a run's end; default 7 days (ORC-53); negative: no bound
-	KeepRuns  int           // default 1,000,000 (ORC-53); negative: no bound
-	KeepBytes int64         // of the file; default 1 GiB; negative: no bound
+	KeepFor time.Duration // since a run's end; default 7 days (ORC-53); negative: no bound
+	// KeepOf is KeepFor for the runs of some principals (DESIGN 11, 15); a time
+	// that is negative: no bound. It is not changed after Open.
+	KeepOf    map[string]time.Duration
+	KeepRuns  int   // default 1,000,000 (ORC-53); negative: no bound
+	KeepBytes int64 // of the file; default 1 GiB; negative: no bound
 
 	Partials bool // store what stopped tools had so far
 	Commands bool // store command lines of survivors and of processes that were spared

@@ -2,6 +2,9 @@ package ledger
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -47,15 +50,40 @@ func (l *Ledger) trimStep(ctx context.Context) (more bool, err error) {
 	return deleted > 0 || left, err
 }
 
-// expire deletes runs that ended too long ago. They are among those that
-// started even longer ago, so that no index by end is needed.
+// expire deletes runs that ended too long ago: of everybody who has no time of
+// their own, then of those who have.
 func (l *Ledger) expire(ctx context.Context) (int64, error) {
-	if l.opts.KeepFor < 0 {
+	owners := slices.Sorted(maps.Keys(l.opts.KeepOf))
+	others, args := "", make([]any, len(owners))
+	for i, owner := range owners {
+		args[i] = owner
+	}
+	if len(owners) > 0 {
+		others = "owner NOT IN (?" + strings.Repeat(", ?", len(owners)-1) + ")"
+	}
+	n, err := l.expireOf(ctx, l.opts.KeepFor, others, args...)
+	for _, owner := range owners {
+		if n > 0 || err != nil {
+			break // small steps
+		}
+		n, err = l.expireOf(ctx, l.opts.KeepOf[owner], "owner = ?", owner)
+	}
+	return n, err
+}
+
+// expireOf deletes runs of some owners. They are among those that started even
+// longer ago, so that no index by end is needed.
+func (l *Ledger) expireOf(ctx context.Context, keep time.Duration, owners string, args ...any) (int64, error) {
+	if keep < 0 {
 		return 0, nil
 	}
-	limit := time.Now().Add(-l.opts.KeepFor)
+	limit := time.Now().Add(-keep)
 	last := earliest(limit.Add(time.Millisecond))
-	return l.deleteRuns(ctx, "id < ? AND over = 1 AND ended < ?", trimRuns, last[:], limit.UnixNano())
+	where := "id < ? AND over = 1 AND ended < ?"
+	if owners != "" {
+		where += " AND " + owners
+	}
+	return l.deleteRuns(ctx, where, trimRuns, append([]any{last[:], limit.UnixNano()}, args...)...)
 }
 
 // overflow deletes the oldest ended runs while there are too many, or the file
@@ -93,7 +121,7 @@ func (l *Ledger) pragmas(ctx context.Context, pages, free, size *int64) error {
 // them.
 func (l *Ledger) deleteRuns(ctx context.Context, where string, limit int64, args ...any) (n int64, err error) {
 	err = inTx(ctx, l.conn, func() error {
-		text := "DELETE FROM runs WHERE id IN (SELECT id FROM runs WHERE " + where + " ORDER BY id LIMIT ?)" //nolint:gosec // where is a constant of this package
+		text := "DELETE FROM runs WHERE id IN (SELECT id FROM runs WHERE " + where + " ORDER BY id LIMIT ?)" //nolint:gosec // where is made of constants of this package
 		res, err := l.conn.ExecContext(ctx, text, append(args, limit)...)
 		if err != nil {
 			return err

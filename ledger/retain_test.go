@@ -47,6 +47,31 @@ func TestRetentionByAge(t *testing.T) {
 	}
 }
 
+// TestRetentionOfPrincipals: some have a time of their own, shorter or longer than
+// everybody's (DESIGN 11, 15).
+func TestRetentionOfPrincipals(t *testing.T) {
+	l := open(t, at(t), Options{KeepFor: 30 * time.Minute, KeepOf: map[string]time.Duration{"ann": time.Minute, "bob": -1, "cat": 3 * time.Hour}})
+	aged := func(owner string, age time.Duration) {
+		list := numbered(600, func(int) belay.Detail {
+			d := ended("", owner)
+			d.Ended = d.Started.Add(-age)
+			return d
+		})
+		must(t, l.Commit(t.Context(), list...))
+	}
+	for owner, age := range map[string]time.Duration{"ann": 10 * time.Minute, "bob": 100 * time.Hour, "cat": 2 * time.Hour, "dan": 2 * time.Hour, "eve": 10 * time.Minute} {
+		aged(owner, age)
+	}
+	must(t, l.Trim(t.Context()))
+	for owner, want := range map[string]int{"ann": 0, "bob": 600, "cat": 600, "dan": 0, "eve": 600} {
+		n := 0
+		must(t, l.readers.QueryRowContext(t.Context(), "SELECT count(*) FROM runs WHERE owner = ?", owner).Scan(&n))
+		if n != want {
+			t.Errorf("%s has %d runs, want %d", owner, n, want)
+		}
+	}
+}
+
 // TestRetentionByCount: the oldest go (ORC-53).
 func TestRetentionByCount(t *testing.T) {
 	l := open(t, at(t), Options{KeepRuns: 10})

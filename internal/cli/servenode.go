@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"path/filepath"
+	"time"
 
 	"github.com/belayhq/belay/admin"
 	"github.com/belayhq/belay/auth"
@@ -74,6 +75,12 @@ func ledgerOf(env *Env, c *config.Ledger) *node.LedgerOptions {
 		KeepFor: orNone(c.Keep), KeepRuns: orNone(c.KeepRuns), KeepBytes: orNone(int64(c.KeepBytes)),
 		Partials: c.Partials, Commands: c.Commands,
 	}}
+	if len(c.KeepOf) > 0 {
+		o.KeepOf = make(map[string]time.Duration, len(c.KeepOf))
+	}
+	for name, keep := range c.KeepOf {
+		o.KeepOf[name] = orNone(keep)
+	}
 	if o.Path == "" {
 		o.Path = config.LedgerPath(env.Getenv)
 	}

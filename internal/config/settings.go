@@ -57,9 +57,10 @@ type Ledger struct {
 	Path    string `key:"path" path:"file"` // empty: [StateDir]'s ledger.db
 
 	// How much is kept; 0: no bound.
-	Keep      time.Duration `key:"keep" default:"168h" min:"0s"`
-	KeepRuns  int           `key:"keep_runs" default:"1000000" min:"0"`
-	KeepBytes Size          `key:"keep_bytes" default:"1GiB" min:"0"`
+	Keep      time.Duration            `key:"keep" default:"168h" min:"0s"`
+	KeepOf    map[string]time.Duration `key:"keep_of"` // Keep of some principals, by name
+	KeepRuns  int                      `key:"keep_runs" default:"1000000" min:"0"`
+	KeepBytes Size                     `key:"keep_bytes" default:"1GiB" min:"0"`
 
 	Partials bool `key:"partials" default:"false"` // what stopped tools had so far
 	Commands bool `key:"commands" default:"false"` // command lines of survivors and of processes that were spared
