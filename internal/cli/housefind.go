@@ -125,8 +125,9 @@ func (p *house) byRequest(ctx context.Context, env *Env, request, reason string,
 	return d.Info, false, p.explain(err)
 }
 
-// lookUp finds the run: among those that are remembered, else in the ledger.
-func (p *house) lookUp(ctx context.Context, env *Env, typed string) (d belay.Detail, err error) {
+// lookUp finds the run: among those that are remembered, else in the ledger, which
+// is the user's own where ledger is empty.
+func (p *house) lookUp(ctx context.Context, env *Env, typed, ledger string) (d belay.Detail, err error) {
 	known, err := p.known(ctx, typed)
 	if p.client != nil && err != nil && len(known) == 0 {
 		return d, err
@@ -134,7 +135,7 @@ func (p *house) lookUp(ctx context.Context, env *Env, typed string) (d belay.Det
 	env.warn(err)
 	info, err := find(known, typed)
 	if p.client == nil && errors.Is(err, belay.ErrNotFound) {
-		if d, kept := env.recorded(ctx, typed); kept == nil {
+		if d, kept := env.recorded(ctx, typed, ledger); kept == nil {
 			return d, nil
 		} else if !errors.Is(kept, belay.ErrNotFound) {
 			return d, kept

@@ -32,10 +32,10 @@ func (e *Env) openLedger(path string) (*ledger.Reader, error) {
 	return r, nil
 }
 
-// recorded finds a run of this user's ledger by a beginning of its id.
-func (e *Env) recorded(ctx context.Context, typed string) (belay.Detail, error) {
+// recorded finds a run of a ledger (empty: this user's) by a beginning of its id.
+func (e *Env) recorded(ctx context.Context, typed, ledger string) (belay.Detail, error) {
 	var none belay.Detail
-	r, err := e.openLedger("")
+	r, err := e.openLedger(ledger)
 	switch {
 	case err != nil:
 		return none, err

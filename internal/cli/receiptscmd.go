@@ -121,7 +121,7 @@ func parseSince(text string, now time.Time) (time.Time, error) {
 func (c *receiptsCmd) each(ctx context.Context, env *Env, at *house, out receiptPrinter) error {
 	missing := 0
 	for _, typed := range c.Runs {
-		d, err := at.lookUp(ctx, env, typed)
+		d, err := at.lookUp(ctx, env, typed, c.Ledger)
 		switch {
 		case errors.Is(err, belay.ErrNotFound):
 			env.Warnf("%v", err)

@@ -14,6 +14,8 @@ type statusCmd struct {
 	ID   string `arg:"" name:"run" help:"The run's id, or a beginning of it that fits no other."`
 	JSON bool   `name:"json" help:"Print JSON: the run with its receipt."`
 
+	Ledger string `placeholder:"FILE" help:"Look into this ledger instead of your own."`
+
 	remoteFlags
 }
 
@@ -27,6 +29,7 @@ Examples:
 
     belay status run_01k4x2m7
     belay status 01k4x2m7 --json
+    belay status 01k4x2m7 --ledger /var/lib/belay/ledger.db
     belay status 01k4x2m7 --server https://belay.example.com --token-file work.token`
 }
 
@@ -36,9 +39,12 @@ func (c *statusCmd) Run(env *Env) error {
 	if err != nil {
 		return err
 	}
+	if at.client != nil && c.Ledger != "" {
+		return usagef("--ledger is a file of this machine, and a server was named too")
+	}
 	ctx, stop := interruptible()
 	defer stop()
-	d, err := at.lookUp(ctx, env, c.ID)
+	d, err := at.lookUp(ctx, env, c.ID, c.Ledger)
 	switch {
 	case ctx.Err() != nil:
 		return exitWith(ExitStopped)
@@ -58,7 +64,10 @@ func printDetail(w io.Writer, st style, d *belay.Detail, now time.Time) {
 	fmt.Fprintf(w, "%s  %s\n", d.ID, st.paint(bold, title(d.Name, d.Kind, d.Server)))
 	state, tone := stateOf(&d.Info)
 	text := st.paint(tone, state)
-	if d.Outcome.Terminal() {
+	switch {
+	case d.Outcome == belay.Lost: // its caller, if there is one yet, was told nothing
+		text += "; lost: nobody reported how it ended"
+	case d.Outcome.Terminal():
 		text += "; its caller was told: " + string(d.Outcome)
 	}
 	field(w, st, "state", text)

@@ -89,10 +89,14 @@ func verdictWords(r *belay.Receipt) (string, tone) {
 		}
 		return "confirmed", good
 	case belay.Acknowledged:
-		if !r.OK() {
-			return "acknowledged: the tool said that it is over, but something of it goes on", warn
+		who := "the tool"
+		if r.Kind == belay.KindTurn || r.Kind == belay.KindScript {
+			who = "its runtime"
 		}
-		return "acknowledged: the tool said that it is over", good
+		if !r.OK() {
+			return "acknowledged: " + who + " said that it is over, but something of it goes on", warn
+		}
+		return "acknowledged: " + who + " said that it is over", good
 	case belay.Signalled:
 		if r.Scope == belay.ScopeRemote {
 			return "signalled: the local process is dead, the effect elsewhere is not known", warn
