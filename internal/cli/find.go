@@ -121,6 +121,7 @@ func find(known []belay.Info, typed string) (belay.Info, error) {
 // several is the error of a name that fits several runs: it names them.
 func several(typed string, hits []belay.Info) error {
 	const most = 5
+	mixed := slices.ContainsFunc(hits, func(i belay.Info) bool { return i.Owner != hits[0].Owner })
 	var names []string
 	for n, h := range hits {
 		if n == most {
@@ -128,7 +129,7 @@ func several(typed string, hits []belay.Info) error {
 			break
 		}
 		name := h.ID.String() + " " + title(h.Name, h.Kind, h.Server)
-		if h.Owner != "" {
+		if mixed && h.Owner != "" {
 			name += " of " + oneLine(h.Owner)
 		}
 		names = append(names, name)

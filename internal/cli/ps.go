@@ -133,8 +133,9 @@ func runTable(runs []belay.Info, st style, now time.Time) *table {
 // hideOwners leaves out the column of owners where all runs are of whoever sits at
 // this machine.
 func hideOwners(t *table, runs []belay.Info) {
+	me := userName() // of what belay exec and wrap started
 	for i := range runs {
-		if owner := runs[i].Owner; owner != "" && owner != auth.LocalName {
+		if owner := runs[i].Owner; owner != "" && owner != auth.LocalName && owner != me {
 			return
 		}
 	}

@@ -301,7 +301,7 @@ func hold(args []string) int {
 func holdSpec(spec string, parent belay.RunID) belay.Spec {
 	name, mode, _ := strings.Cut(spec, ":")
 	s := belay.Spec{
-		Kind: belay.KindCall, Name: name, Server: "faketool", Owner: "tester", ParentID: parent,
+		Kind: belay.KindCall, Name: name, Server: "faketool", Owner: userName(), ParentID: parent,
 		Labels: map[string]string{"name": name, "job": "42"},
 		Ladder: belay.Ladder{Grace: 50 * time.Millisecond, KillAfter: 100 * time.Millisecond, ConfirmAfter: time.Second},
 	}
