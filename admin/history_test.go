@@ -125,6 +125,32 @@ func TestAudit(t *testing.T) {
 	}
 }
 
+// ORC-43 for /v1: a single run with its verdict, a selection as it was given.
+func TestAuditOfV1(t *testing.T) {
+	var out bytes.Buffer
+	r := newRig(t, Options{Logger: slog.New(slog.NewTextHandler(&out, nil))})
+	run := r.call("ann", `"x"`, with(&stopper{}))
+	r.call("ann", `"y"`, with(&stopper{}), func(s *belay.Spec) { s.Labels = map[string]string{"ticket": "a\nmsg=cancel principal=eve"} })
+	r.do("POST", "/v1/runs/"+run.ID().String()+"/cancel", "op", `{"dry_run":true}`)
+	r.do("POST", "/v1/runs/"+run.ID().String()+"/cancel", "op", `{"reason":"one","wait":5}`)
+	r.do("POST", "/v1/cancel", "op", `{"labels":{"ticket":"a\nmsg=cancel principal=eve"},"reason":"many","wait":5}`)
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 3 {
+		t.Fatalf("%d lines: %s", len(lines), out.String())
+	}
+	for n, wants := range [][]string{
+		{"dry_run=true", "run=" + run.ID().String()},
+		{"principal=op", "via=rest", "reason=one", "run=" + run.ID().String(), "affected=true", "verdict=confirmed"},
+		{"principal=op", "reason=many", "runs=1", "selection=", "ticket"},
+	} {
+		for _, want := range append(wants, "msg=cancel", "address=127.0.0.1:") {
+			if !strings.Contains(lines[n], want) {
+				t.Errorf("no %s in %s", want, lines[n])
+			}
+		}
+	}
+}
+
 // late is an EarlyStops on whose Put the call arrives.
 type late struct {
 	*Tombstones

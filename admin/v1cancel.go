@@ -216,6 +216,27 @@ func (a *API) picked(ctx context.Context, within reach, f belay.Filter, p picker
 	return ids, nil
 }
 
+// asked says for the log what a Stop was of, and what came of a single run's
+// (ORC-43). The runs of a selection are found by the Stop's id.
+func asked(f *belay.Filter, dry bool, results []belay.CancelResult) (attrs []slog.Attr) {
+	if dry {
+		attrs = append(attrs, slog.Bool("dry_run", true))
+	}
+	if len(f.IDs) != 1 {
+		said := *f
+		said.IDs = f.IDs[:min(len(f.IDs), 10)] // there may be a hundred thousand
+		return append(attrs, slog.String("selection", belay.CleanReason(string(compact(said)))))
+	}
+	attrs = append(attrs, slog.String("run", f.IDs[0].String()))
+	if r := resultOf(results, f.IDs[0]); r != nil {
+		attrs = append(attrs, slog.Bool("affected", r.Affected))
+		if v := finalVerdict(r.Receipt); v != nil {
+			attrs = append(attrs, slog.String("verdict", string(*v)))
+		}
+	}
+	return attrs
+}
+
 // stopRuns carries out a Stop of /v1 and writes it down.
 func (a *API) stopRuns(ctx context.Context, g *guest, within reach, f belay.Filter, h how, cause belay.Cause) (*cancelOut, error) {
 	c := belay.Cancellation{
@@ -226,9 +247,10 @@ func (a *API) stopRuns(ctx context.Context, g *guest, within reach, f belay.Filt
 		Filter: f, Cancellation: c, Escalate: h.Escalate || h.Force, Now: h.Force, DryRun: h.DryRun,
 		Wait: time.Duration(h.Wait * float64(time.Second)),
 	}, within)
-	a.o.Logger.LogAttrs(ctx, slog.LevelInfo, "cancel",
+	a.o.Logger.LogAttrs(ctx, slog.LevelInfo, "cancel", append([]slog.Attr{
 		slog.String("principal", c.By), slog.String("via", viaREST), slog.String("address", g.from),
-		slog.String("stop", c.Stop.String()), slog.String("reason", c.Reason), slog.Int("runs", len(results)), slog.Any("error", err))
+		slog.String("stop", c.Stop.String()), slog.String("reason", c.Reason), slog.Int("runs", len(results)), slog.Any("error", err),
+	}, asked(&f, h.DryRun, results)...)...)
 	if err != nil && len(results) == 0 {
 		return nil, problemOf(err)
 	}
