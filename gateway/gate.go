@@ -96,12 +96,21 @@ func (s *Session) stoppedBeforeLocked(c *call, a *mcp.Arrival) (b stopBefore) {
 	if b.byCaller && s.cfg.Counter != nil {
 		s.cfg.Counter.EarlyStop(s.cfg.Name)
 	}
-	if !b.byCaller && s.cfg.Gate != nil && works(c.method) {
-		if cause, ok := s.cfg.Gate.Early(s.cfg.Owner, idText(c.id)); ok {
-			b.cause = &cause
-		}
+	if !b.byCaller {
+		b.cause = s.earlyLocked(c)
 	}
 	return b
+}
+
+// earlyLocked is the Stop by the gate that came before the call; nil: none.
+func (s *Session) earlyLocked(c *call) *belay.Cancellation {
+	if s.cfg.Gate == nil || !works(c.method) {
+		return nil
+	}
+	if cause, ok := s.cfg.Gate.Early(s.cfg.Owner, idText(c.id)); ok {
+		return &cause
+	}
+	return nil
 }
 
 // stopBeforeLocked stops a registered call that was not dispatched.

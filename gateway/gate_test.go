@@ -16,6 +16,7 @@ type door struct {
 	shut  error
 	after int // so many questions pass before shut counts
 	early map[string]belay.Cancellation
+	late  int    // so many questions come before what is early has arrived
 	owner string // who was asked about last
 	asked []string
 }
@@ -35,6 +36,10 @@ func (d *door) Early(owner, id string) (belay.Cancellation, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.asked = append(d.asked, owner+" "+id)
+	if d.late > 0 {
+		d.late--
+		return belay.Cancellation{}, false
+	}
 	c, ok := d.early[id]
 	delete(d.early, id)
 	return c, ok
@@ -147,6 +152,28 @@ func TestEarlyStopByAnotherDoor(t *testing.T) {
 					t.Errorf("the gate was asked about %v", d.asked)
 				}
 			})
+		}
+	}
+}
+
+// TestEarlyStopWhileTheCallArrives: a Stop that found no run, and left its mark
+// when the call had looked for one and was not registered yet, stops it (ORC-79:
+// it was answered that it waits).
+func TestEarlyStopWhileTheCallArrives(t *testing.T) {
+	for _, isolation := range []Isolation{IsolationShared, IsolationCall} {
+		stop := belay.Cancellation{Stop: belay.NewStopID(), Cause: belay.CauseUser, By: "tester", Via: "orchestrate"}
+		d := &door{early: map[string]belay.Cancellation{"7": stop}, late: 1}
+		r := legacy(t, linkOptions{server: []string{"-no-subscribe"}, cfg: func(c *Config) { c.Gate, c.Isolation = d, isolation }})
+		r.send("%s", callLine("7", "w"))
+		if m := r.expect("7"); m.Error == nil || m.Error.Code != belay.CodeCancelled {
+			t.Errorf("%s: it was answered %s", isolation, m.Raw)
+		}
+		if list := r.callRuns(); len(list) != 1 || list[0].Outcome != belay.Cancelled || list[0].Cancellation.Stop != stop.Stop {
+			t.Errorf("%s: the runs are %+v", isolation, list)
+		}
+		r.works()
+		if r.wit.Count("w", "start") != 0 || len(r.gotWith("notifications/cancelled")) != 0 {
+			t.Errorf("%s: the server got something of it", isolation)
 		}
 	}
 }

@@ -151,6 +151,10 @@ func (s *Session) requestLocked(a *mcp.Arrival, b *batch) {
 	if c.pass != 0 {
 		s.passes[c.pass] = c
 	}
+	if c == leg && !before.is() {
+		// A Stop that found no run a moment ago has left its mark since then.
+		before.cause = s.earlyLocked(c)
+	}
 	if before.is() {
 		s.unrouteLocked(up) // of a call below a run that is stopped this is known only now
 		s.stopBeforeLocked(c, &before)
