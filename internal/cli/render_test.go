@@ -79,6 +79,15 @@ func TestTreeOfARing(t *testing.T) {
 	}
 }
 
+// A window that does not know its height shows what most windows do.
+func TestLinesFitTheWindow(t *testing.T) {
+	for _, c := range []struct{ lines, height, want int }{{10, 0, 10}, {40, 0, 23}, {40, 10, 9}, {5, 10, 5}, {9, 1, 2}} {
+		if got := cutLines(make([]string, c.lines), c.height); len(got) != c.want {
+			t.Errorf("%d lines in %d: %d, want %d", c.lines, c.height, len(got), c.want)
+		}
+	}
+}
+
 func TestStyleOf(t *testing.T) {
 	var b strings.Builder
 	if st := styleOf(&b, func(string) string { return "" }); st.terminal || st.colour || st.width != 0 {

@@ -76,8 +76,21 @@ func (c *psCmd) page(env *Env, runs []belay.Info, err error) string {
 		b.WriteString(st.paint(warn, fit(oneLine(one.Error()), st.width)) + "\n")
 	}
 	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
-	if most := max(st.height-1, 2); len(lines) > most {
-		lines = append(lines[:most-1], fmt.Sprintf("… and %d lines more", len(lines)-most+1))
-	}
+	lines = cutLines(lines, st.height)
 	return strings.Join(lines, clearLine+"\n") + clearLine + "\n" + clearBelow
+}
+
+// cutLines are as many lines as fit a window, with the last saying how many do not.
+// A terminal that does not know its height (a serial line, some containers) is taken
+// for one of 24 lines, as has been usual for fifty years.
+func cutLines(lines []string, height int) []string {
+	const usual = 24
+	if height <= 0 {
+		height = usual
+	}
+	most := max(height-1, 2)
+	if len(lines) <= most {
+		return lines
+	}
+	return append(lines[:most-1], fmt.Sprintf("… and %d lines more", len(lines)-most+1))
 }
