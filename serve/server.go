@@ -34,6 +34,7 @@ func (h *Hub) Server(conn ...func(ctx context.Context, c net.Conn) context.Conte
 		ReadHeaderTimeout: headerWait,
 		MaxHeaderBytes:    headerMax,
 		IdleTimeout:       idleWait,
+		ConnState:         newCrowd().state,
 		ErrorLog:          slog.NewLogLogger(h.o.Log.Handler(), slog.LevelDebug),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			if u, ok := c.(*net.UnixConn); ok {
