@@ -30,7 +30,9 @@
 //     said it had synced). DESIGN 12: acknowledged receipt.
 //   - A run that the file holds as in flight when it is opened is lost: its
 //     process is gone. A caller that had not been answered has the outcome
-//     lost; an outcome that had been given stays, the work is unconfirmed.
+//     lost; an outcome that had been given stays, the work is unconfirmed. One that
+//     was being stopped gets a final receipt, which claims no more than was
+//     written down.
 //   - Append-only: an outcome changes once and receipts never do; triggers in the
 //     file hold that. Further evidence adds a revision (at most [MaxRevisions],
 //     then only a better verdict counts). Rows leave only by retention and

@@ -102,23 +102,6 @@ const (
 	noteUnseen = "its end was not seen by the ledger"
 )
 
-// buryLost ends the runs whose process is dead: it held the lock that we have.
-func (l *Ledger) buryLost(ctx context.Context) error {
-	return inTx(ctx, l.conn, func() error {
-		res, err := l.conn.ExecContext(ctx, `UPDATE runs SET outcome = CASE outcome WHEN 'pending' THEN 'lost' ELSE outcome END,
-			work = 'unconfirmed', over = 1, ended = ?, note = ? WHERE over = 0`, time.Now().UnixNano(), noteDied)
-		if err != nil {
-			return err
-		}
-		n, err := res.RowsAffected()
-		if n > 0 {
-			l.stats.Lost = uint64(n)
-			l.opts.Log.Warn("runs were in flight when Belay ended the last time; they are lost", "runs", n, "ledger", l.path)
-		}
-		return err
-	})
-}
-
 // Commit writes runs and their receipts down and returns when they are on disk:
 // nil means that they will be found after any crash. It fails with
 // [ErrNotStored], or with the cause of ctx; then they may be stored or not.

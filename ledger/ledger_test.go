@@ -65,6 +65,9 @@ func TestLost(t *testing.T) {
 		if r.Outcome != want.outcome || r.Work != want.work || r.Note != want.note || r.Ended.IsZero() {
 			t.Errorf("%s: %s %s %q ended %v", r.Name, r.Outcome, r.Work, r.Note, r.Ended)
 		}
+		if r.Verdict != want.d.Verdict {
+			t.Errorf("%s: the verdict was %q and is %q", r.Name, want.d.Verdict, r.Verdict)
+		}
 	}
 }
 
