@@ -125,6 +125,26 @@ func TestAudit(t *testing.T) {
 	}
 }
 
+// Stopping again what only the history knows changes nothing and says what came of
+// the first Stop, as it does of a run that the Control knows; what ended by itself is
+// 409.
+func TestRepeatFromHistory(t *testing.T) {
+	stopped, done := old("ann", `"s"`, belay.Cancelled, time.Hour), old("ann", `"d"`, belay.Completed, time.Hour)
+	r := newRig(t, Options{History: book{done, stopped}})
+	for _, body := range []string{"", `{"wait":1,"reason":"again"}`, `{"escalate":true}`, `{"force":true}`} {
+		got := into[cancelDone](r, r.do("POST", "/v1/runs/"+stopped.ID.String()+"/cancel", "ann", body), 200)
+		if len(got.Results) != 1 || got.Results[0].Affected || !got.Final || got.Results[0].Receipt.Verdict != belay.Confirmed || got.Results[0].Run.ID != stopped.ID {
+			t.Errorf("%s: %+v", body, got)
+		}
+	}
+	if got := r.do("POST", "/v1/runs/"+done.ID.String()+"/cancel", "ann", ""); got.status != 409 {
+		t.Errorf("of an ended run: %d %s", got.status, got.body)
+	}
+	if got := r.do("POST", "/v1/runs/"+stopped.ID.String()+"/cancel", "bob", ""); got.status != 404 {
+		t.Errorf("a stranger's: %d %s", got.status, got.body)
+	}
+}
+
 // ORC-43 for /v1: a single run with its verdict, a selection as it was given.
 func TestAuditOfV1(t *testing.T) {
 	var out bytes.Buffer

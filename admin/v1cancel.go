@@ -112,6 +112,9 @@ func (a *API) cancelRun(ctx context.Context, in *cancelRunIn) (*cancelOut, error
 		return nil, err
 	}
 	switch r := resultOf(out.Body.Results, d.ID); {
+	case r == nil && d.Outcome == belay.Cancelled: // only the history knows it; a repeat changes nothing
+		out.Body.Results = []belay.CancelResult{{Run: d.Info, Receipt: d.Receipt}}
+		out.Body.Stored = a.storeResults(ctx, out.Body.Results)
 	case r == nil: // it left the Control in between, and so had ended
 		return nil, ended
 	case !h.DryRun && !r.Affected && r.Run.Outcome != belay.Cancelled:
