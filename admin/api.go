@@ -78,6 +78,7 @@ type API struct {
 	feed    *feed
 	streams streams
 	opens   map[string][]string // permissions that open an operation of /v1, by its pattern
+	queries map[string][]string // what may stand in its query
 	v1      http.Handler
 	doc     *huma.OpenAPI // what /openapi.json shows
 

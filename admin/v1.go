@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"path"
 	"slices"
@@ -41,7 +43,40 @@ func (a *API) newV1() http.Handler {
 	a.doc = api.OpenAPI()
 	describeByHand(a.doc, !a.o.NoOrchestrate)
 	complete(a.doc)
+	a.queries = queriesOf(a.doc)
 	return a.guard(mux)
+}
+
+// queriesOf are the names that may stand in the query of each operation, by its
+// pattern.
+func queriesOf(doc *huma.OpenAPI) map[string][]string {
+	all := make(map[string][]string)
+	for at, item := range doc.Paths {
+		for method, op := range map[string]*huma.Operation{
+			http.MethodGet: item.Get, http.MethodPost: item.Post, http.MethodDelete: item.Delete,
+		} {
+			if op == nil {
+				continue
+			}
+			for _, p := range op.Parameters {
+				if p.In == "query" {
+					all[method+" "+at] = append(all[method+" "+at], p.Name)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// stranger is a name in a query that an operation does not know; empty: there is
+// none. A filter that nobody heeds would show, or export, what was not asked for.
+func (a *API) stranger(pattern string, r *http.Request) string {
+	for _, name := range slices.Sorted(maps.Keys(r.URL.Query())) {
+		if !slices.Contains(a.queries[pattern], name) {
+			return name
+		}
+	}
+	return ""
 }
 
 // guard checks a request in the order of ORC-32 before huma reads any of it:
@@ -82,6 +117,13 @@ func (a *API) guard(mux *http.ServeMux) http.Handler {
 		}
 		limiter := a.limiterFor(r)
 		if limiter != nil && !a.allow(w, r, limiter, p, func(status int) { problem(w, status, "too many requests; try again later") }) {
+			return
+		}
+		if events {
+			pattern = "GET /v1/events"
+		}
+		if name := a.stranger(pattern, r); name != "" {
+			problem(w, http.StatusUnprocessableEntity, fmt.Sprintf("the query has %.64q, which means nothing here", name))
 			return
 		}
 		format, export := exportOf(r)

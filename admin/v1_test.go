@@ -115,6 +115,9 @@ func TestProblems(t *testing.T) {
 		{"POST", "/v1/cancel", "op", `{"ids":["sekret"]}`, 400, "bad_request"},
 		{"GET", "/v1/receipts/" + mine.ID().String(), "ann", "", 404, "not_found"},
 		{"GET", "/v1/receipts?stop=sekret", "ann", "", 400, "bad_request"},
+		{"GET", "/v1/receipts?newer_than=1h&format=csv", "ann", "", 422, ""}, // it would export all
+		{"GET", "/v1/runs?lable=a=b", "ann", "", 422, ""},
+		{"GET", "/v1/events?since=1h", "ann", "", 422, ""},
 		{"GET", "/v1/latch", "op", "", 501, "unsupported"},
 		{"POST", "/v1/latch", "ann", "{}", 403, ""},
 	}
