@@ -220,7 +220,8 @@ func (c *Client) Get(ctx context.Context, id belay.RunID) (belay.Detail, error) 
 	return d, err
 }
 
-// Subtree returns a run with its receipt, and the runs below it, oldest first.
+// Subtree returns a run with its receipt, and the runs below it, oldest first: of
+// more than 1,000 the newest.
 // An unknown run, and one that the caller may not see, is [belay.ErrNotFound].
 func (c *Client) Subtree(ctx context.Context, id belay.RunID) (belay.Detail, []belay.Info, error) {
 	t, err := c.tree(ctx, id)
