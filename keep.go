@@ -8,7 +8,13 @@ import "time"
 type memory struct {
 	oldest, newest *Run
 	len            int
+	bytes          int // of partial results
 }
+
+// keepPartials bounds the partial results of remembered runs: with the largest in
+// each they would be 640 MB. Those that ended first lose theirs; the events and the
+// ledger have had it.
+const keepPartials = 64 << 20
 
 func (l *memory) push(r *Run) {
 	r.older = l.newest
@@ -19,6 +25,19 @@ func (l *memory) push(r *Run) {
 	}
 	l.newest = r
 	l.len++
+	l.hold(len(r.partial))
+}
+
+// hold counts bytes, and makes room for half of the bound at once, so that the list
+// is seldom walked.
+func (l *memory) hold(n int) {
+	if l.bytes += n; l.bytes <= keepPartials {
+		return
+	}
+	for r := l.oldest; r != nil && l.bytes > keepPartials/2; r = r.newer {
+		l.bytes -= len(r.partial)
+		r.partial = ""
+	}
 }
 
 func (l *memory) remove(r *Run) {
@@ -34,6 +53,7 @@ func (l *memory) remove(r *Run) {
 	}
 	r.older, r.newer = nil, nil
 	l.len--
+	l.bytes -= len(r.partial)
 }
 
 // overLocked notices that a run is over: it wakes who waits for it, lets go of
@@ -58,6 +78,9 @@ func (t *Tree) overLocked(r *Run) {
 		t.emitLocked(EventChanged, r)
 		r.unlinkLocked()
 		return
+	}
+	if r.stop == nil {
+		r.partial = "" // there is no receipt to show it
 	}
 	r.place, r.ended = remembered, time.Now()
 	t.inFlight--

@@ -175,3 +175,40 @@ func TestForget(t *testing.T) {
 		}
 	})
 }
+
+// Bounded memory: partial results of ended runs are remembered up to a size, those
+// of the newest; a run that was not stopped keeps none, for no receipt shows it.
+func TestPartialsAreKeptUpToASize(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, tree *Tree) {
+		large := strings.Repeat("x", 64<<10)
+		var last *Run
+		for i := range 3000 {
+			r := register(t, tree, Spec{})
+			if i%2 == 0 {
+				r.Partial(large)
+				r.Finish(Completed)
+				continue
+			}
+			r.Cancel(byUser())
+			if i%4 == 1 {
+				r.Partial(large)
+			}
+			r.Observe(returned)
+			if i%4 == 3 {
+				r.Partial(large) // late
+			}
+			last = r
+		}
+		sum, sizes := 0, 0
+		for r := tree.kept.oldest; r != nil; r = r.newer {
+			sum += len(r.partial)
+			sizes++
+		}
+		if sum != tree.kept.bytes || sum > keepPartials || sum < keepPartials/2 || sizes != 3000 {
+			t.Errorf("%d runs hold %d bytes, counted as %d, at most %d", sizes, sum, tree.kept.bytes, keepPartials)
+		}
+		if got := len(wait(t, last).Partial); got != len(large) {
+			t.Errorf("the newest receipt has %d bytes of a partial result", got)
+		}
+	})
+}

@@ -188,8 +188,12 @@ func (r *Run) conclude(o Outcome) *Cancellation {
 func (r *Run) Partial(text string) {
 	r.tree.mu.Lock()
 	defer r.tree.mu.Unlock()
-	if r.partial == "" {
-		r.partial = cut(text, 64<<10)
+	if r.partial != "" {
+		return
+	}
+	r.partial = cut(text, 64<<10)
+	if r.place == remembered {
+		r.tree.kept.hold(len(r.partial))
 	}
 }
 
