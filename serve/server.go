@@ -6,8 +6,6 @@ import (
 	"net"
 	"net/http"
 	"time"
-
-	"github.com/belayhq/belay/auth"
 )
 
 // Limits of the HTTP server. There is none on writing: a stream lives as long as
@@ -24,10 +22,9 @@ const (
 const h2Streams = 2_000
 
 // Server is an HTTP server for the hub, with limits on what a caller may leave
-// undone. Requests over a unix socket carry who is at its other end
-// ([auth.WithPeer]). Each of conn may put more into the context of a connection's
-// requests; they are called in their order, before the TLS handshake, on the
-// goroutine that accepts.
+// undone. Each of conn may put something into the context of a connection's
+// requests, who is at its other end for example; they are called in their order,
+// before the TLS handshake, on the goroutine that accepts.
 func (h *Hub) Server(conn ...func(ctx context.Context, c net.Conn) context.Context) *http.Server {
 	return &http.Server{
 		Handler:           h,
@@ -37,9 +34,6 @@ func (h *Hub) Server(conn ...func(ctx context.Context, c net.Conn) context.Conte
 		ConnState:         newCrowd().state,
 		ErrorLog:          slog.NewLogLogger(h.o.Log.Handler(), slog.LevelDebug),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			if u, ok := c.(*net.UnixConn); ok {
-				ctx = auth.WithPeer(ctx, peerOf(u))
-			}
 			for _, f := range conn {
 				ctx = f(ctx, c) //nolint:fatcontext // each adds its own
 			}

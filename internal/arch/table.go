@@ -185,9 +185,9 @@ var Table = []Row{
 	},
 	{
 		"serve", 4,
-		[]string{".", "jsonrpc", "mcp", "mcp/httpclient", "mcp/httpserver", "aggregate", "auth", "proc", "hook", "gateway", "internal/config", "internal/peers"},
-		[]string{"golang.org/x/sys"},
-		"the hub: the one place where the transport towards callers and the gateway meet; auth and x/sys for who is at the other end of a unix socket",
+		[]string{".", "jsonrpc", "mcp", "mcp/httpclient", "mcp/httpserver", "aggregate", "proc", "hook", "gateway", "internal/config", "internal/peers"},
+		nil,
+		"the hub: the one place where the transport towards callers and the gateway meet",
 	},
 	{
 		"node", 5,
