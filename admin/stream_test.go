@@ -247,9 +247,10 @@ func TestObserversGetTheFrame(t *testing.T) {
 	last := r.call("bob", `"last"`)
 	want := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"call-7","reason":"user pressed Stop","run":"` + run.ID().String() + `"}}`
 	for who, times := range map[string]int{"reader": 1, "ann": 1, "bob": 0} {
-		if who == "ann" {
+		switch who {
+		case "ann":
 			last = r.call("ann", `"last of ann"`)
-		} else if who == "bob" {
+		case "bob":
 			last = r.call("bob", `"last of bob"`)
 		}
 		var got []string

@@ -54,7 +54,7 @@ func TestCrowdOfConnections(t *testing.T) {
 		open[i] = conn
 		_ = conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
 		if n, err := conn.Read(make([]byte, 1)); n == 0 && err != nil {
-			if e, ok := err.(net.Error); !ok || !e.Timeout() { //nolint:errorlint // as net returns it
+			if e, ok := err.(net.Error); !ok || !e.Timeout() {
 				closed++
 			}
 		}
