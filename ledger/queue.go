@@ -83,7 +83,7 @@ func rank(v belay.Verdict) int {
 type queue struct {
 	limit int
 	bell  chan struct{} // capacity 1: there is something
-	haste chan struct{} // capacity 1: somebody waits
+	haste chan struct{} // capacity 1: somebody waits, or there is a receipt
 
 	mu      sync.Mutex
 	byID    map[belay.RunID]*entry
@@ -115,7 +115,7 @@ func (q *queue) put(e *entry) bool {
 	if q.shut {
 		return false
 	}
-	if len(e.waiters) > 0 {
+	if len(e.waiters) > 0 || e.receipt != nil { // what became of a Stop is asked for soon
 		ring(q.haste)
 	}
 	if known := q.byID[e.info.ID]; known != nil {
