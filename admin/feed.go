@@ -53,19 +53,12 @@ func newFeed(control belay.Control) *feed {
 	}
 	// The first watch begins before New returns: no run that is registered
 	// afterwards is missed.
-	first := control.Watch(ctx, belay.Filter{Ended: true})
+	events := belay.Follow(ctx, control, belay.Filter{Ended: true}, nil)
 	go func() {
 		defer close(f.ended)
-		for watch := first; ; watch = control.Watch(ctx, belay.Filter{Ended: true}) {
-			for e, err := range watch {
-				if err == nil {
-					f.add(entry{Event: e})
-				}
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(feedPause):
+		for e, err := range events {
+			if err == nil {
+				f.add(entry{Event: e})
 			}
 		}
 	}()

@@ -22,17 +22,11 @@ func (l *Ledger) Follow(c belay.Control) error {
 		return fmt.Errorf("%w: the ledger follows somebody already", belay.ErrBadRequest)
 	}
 	l.control = c
-	events := c.Watch(l.life, belay.Filter{Ended: true}) // before the catching up, so that nothing falls between
+	// Before the catching up, so that nothing falls between.
+	events := belay.Follow(l.life, c, belay.Filter{Ended: true}, func() { ring(l.resync) })
 	l.following.Go(func() {
-		for l.life.Err() == nil {
-			for e, err := range events {
-				l.notice(&e, err)
-			}
-			if !l.rest(time.Second) {
-				return
-			}
-			events = c.Watch(l.life, belay.Filter{Ended: true})
-			ring(l.resync)
+		for e, err := range events {
+			l.notice(&e, err)
 		}
 	})
 	ring(l.resync)

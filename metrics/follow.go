@@ -27,19 +27,11 @@ type counted interface{ InFlight() int }
 
 // follow counts events until life ends.
 func (m *Metrics) follow() {
-	events := m.opts.Control.Watch(m.life, belay.Filter{Ended: true}) // before the first look, so that nothing falls between
+	// Before the first look, so that nothing falls between.
+	events := belay.Follow(m.life, m.opts.Control, belay.Filter{Ended: true}, func() { m.tear(0) })
 	close(m.watching)
-	for {
-		for e, err := range events {
-			m.notice(&e, err)
-		}
-		select {
-		case <-m.life.Done():
-			return
-		case <-time.After(firstPause):
-		}
-		events = m.opts.Control.Watch(m.life, belay.Filter{Ended: true})
-		m.tear(0)
+	for e, err := range events {
+		m.notice(&e, err)
 	}
 }
 

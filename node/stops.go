@@ -16,18 +16,11 @@ var errClosed = errors.New("the server is closed")
 func (s *Server) logStops() {
 	ctx, end := context.WithCancelCause(context.Background())
 	s.endStops = end
-	events := s.tree.Watch(ctx, belay.Filter{Ended: true}) // begins here, so that no Stop is missed
+	events := belay.Follow(ctx, s.tree, belay.Filter{Ended: true}, nil) // begins here, so that no Stop is missed
 	s.following.Go(func() {
-		for ctx.Err() == nil {
-			for e, err := range events {
-				if err == nil && e.Type == belay.EventFinal && e.Receipt != nil && e.Run.Kind != belay.KindSession {
-					s.logStop(ctx, &e)
-				}
-			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(time.Second):
-				events = s.tree.Watch(ctx, belay.Filter{Ended: true})
+		for e, err := range events {
+			if err == nil && e.Type == belay.EventFinal && e.Receipt != nil && e.Run.Kind != belay.KindSession {
+				s.logStop(ctx, &e)
 			}
 		}
 	})

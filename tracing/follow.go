@@ -8,24 +8,15 @@ import (
 
 // follow makes spans of runs that end, until life ends.
 func (t *Tracer) follow() {
-	f := belay.Filter{Ended: true}
-	events := t.opts.Control.Watch(t.life, f)
+	events := belay.Follow(t.life, t.opts.Control, belay.Filter{Ended: true}, nil)
 	close(t.watching)
 	final := make(map[belay.RunID]*belay.Receipt) // of runs that will end at once
-	for {
-		for e, err := range events {
-			if err != nil {
-				t.opts.Log.Warn("tracing could not follow all runs", "error", err)
-				continue
-			}
-			t.notice(&e, final)
+	for e, err := range events {
+		if err != nil {
+			t.opts.Log.Warn("tracing could not follow all runs", "error", err)
+			continue
 		}
-		select {
-		case <-t.life.Done():
-			return
-		case <-time.After(time.Second):
-		}
-		events = t.opts.Control.Watch(t.life, f)
+		t.notice(&e, final)
 	}
 }
 
