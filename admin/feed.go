@@ -9,16 +9,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/belayhq/belay"
 )
 
 // feedKept is how many events are kept for streams that come back or lag.
 const feedKept = 4096
-
-// feedPause is how long to wait before a watch that ended is begun again.
-const feedPause = time.Second
 
 // feed keeps the last events of a Control, each with a number, so that a stream
 // that broke can go on where it was. One goroutine watches the Control for all
