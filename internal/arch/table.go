@@ -141,6 +141,19 @@ var Table = []Row{
 	},
 
 	{
+		"acp", 1,
+		[]string{".", "jsonrpc"},
+		nil,
+		"the ACP dialect and its library for authors of agents and editors: nothing heavy may hang on it",
+	},
+	{
+		"acp/bridge", 2,
+		[]string{".", "jsonrpc", "acp"},
+		nil,
+		"between an editor and its agent; processes and MCP servers come in through two interfaces, so that it can be tested without either",
+	},
+
+	{
 		"lease", 2,
 		[]string{"."},
 		nil,

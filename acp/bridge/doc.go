@@ -1,0 +1,2 @@
+// Package bridge stands between an editor and its agent.
+package bridge
