@@ -47,5 +47,12 @@ func giveBack() {
 		runtime.GC() // the first collection only asks the pools of buffers for theirs
 		debug.FreeOSMemory()
 	}
+}
+
+// rest is what a process does that waits for its only session: it gives its
+// memory back, and the pages of its code with it. Who serves many must not: the
+// other sessions run on these pages.
+func rest() {
+	giveBack()
 	proc.Unload()
 }
