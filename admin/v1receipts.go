@@ -54,17 +54,9 @@ func (a *API) registerReceipts(api huma.API) {
 }
 
 func (a *API) listReceipts(ctx context.Context, in *listReceiptsIn) (*listReceiptsOut, error) {
-	_, within, err := a.guestOf(ctx, toRead)
+	f, within, behind, err := a.page(ctx, &runFilter{in.Owner, in.Server, in.Kind, in.Label, in.Under}, in.Cursor)
 	if err != nil {
 		return nil, err
-	}
-	f, err := runFilter{in.Owner, in.Server, in.Kind, in.Label, in.Under}.filter()
-	if err != nil {
-		return nil, problemOf(err)
-	}
-	behind, err := before(in.Cursor)
-	if err != nil {
-		return nil, problemOf(err)
 	}
 	var stop belay.StopID
 	if err := stop.UnmarshalText([]byte(in.Stop)); err != nil {

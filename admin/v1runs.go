@@ -201,18 +201,26 @@ func (a *API) registerRuns(api huma.API) {
 	}, a.getRun)
 }
 
+// page is what a request for a page of runs asks for, as those who answer it
+// need it: the selection, whose runs the asker may see, and the id that the page
+// begins behind. An error is ready to be sent.
+func (a *API) page(ctx context.Context, q *runFilter, cursor string) (f belay.Filter, within reach, behind belay.RunID, err error) {
+	if _, within, err = a.guestOf(ctx, toRead); err != nil {
+		return f, within, behind, err
+	}
+	if f, err = q.filter(); err == nil {
+		behind, err = before(cursor)
+	}
+	if err != nil {
+		err = problemOf(err)
+	}
+	return f, within, behind, err
+}
+
 func (a *API) listRuns(ctx context.Context, in *listRunsIn) (*listRunsOut, error) {
-	_, within, err := a.guestOf(ctx, toRead)
+	f, within, behind, err := a.page(ctx, &runFilter{in.Owner, in.Server, in.Kind, in.Label, in.Under}, in.Cursor)
 	if err != nil {
 		return nil, err
-	}
-	f, err := runFilter{in.Owner, in.Server, in.Kind, in.Label, in.Under}.filter()
-	if err != nil {
-		return nil, problemOf(err)
-	}
-	behind, err := before(in.Cursor)
-	if err != nil {
-		return nil, problemOf(err)
 	}
 	p := picker{in.State, in.OlderThan, in.NewerThan, in.RequestID}
 	now := time.Now()
