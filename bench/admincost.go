@@ -1,9 +1,6 @@
 package main
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // moreRounds makes the rounds of what has a bar of five percent, which a busy
 // moment is more than.
@@ -21,30 +18,15 @@ func (b *bench) callCosts() error {
 		for _, era := range []string{eraLegacy, eraModern} {
 			one := s
 			one.name, one.era, one.ways = s.name+" "+era, era, b.costWays
-			if err := b.callCost(&one); err != nil {
+			err := b.webCalls(&one,
+				func(r *row) { judgePaired(r, -1, 1.05) },
+				func(r *row) { judgePaired(r, 1, 0.95) },
+				func(*peers[*web]) error { return nil })
+			if err != nil {
 				b.report.failed(one.name, err)
 			}
 		}
 	}
-	return nil
-}
-
-func (b *bench) callCost(s *webScene) error {
-	defer s.stop()
-	ps, err := b.connectWeb(s)
-	if err != nil {
-		return err
-	}
-	defer ps.close()
-	r, err := latencyOf(b, ps, s.name, payload{name: "100 B", tool: "echo", args: `{"text":"` + strings.Repeat("x", 70) + `"}`, calls: 1000})
-	if err != nil {
-		return err
-	}
-	judgePaired(r, -1, 1.05)
-	if r, err = throughputOf(b, ps, s.name, 5000); err != nil {
-		return err
-	}
-	judgePaired(r, 1, 0.95)
 	return nil
 }
 

@@ -54,6 +54,20 @@ func (b *bench) http() error {
 
 // scene measures one group of rows.
 func (b *bench) scene(s *webScene) error {
+	return b.webCalls(s,
+		func(r *row) { s.judge(r, -1, 1.1, 1.15) },
+		func(r *row) { s.judge(r, 1, 1.2, 0.85) },
+		func(ps *peers[*web]) error {
+			if s.fake {
+				return nil
+			}
+			return b.webCancels(s, ps)
+		})
+}
+
+// webCalls measures calls of a scene, one at a time and 64 at once, has both rows
+// judged, and goes on with what more there is to measure on the same connections.
+func (b *bench) webCalls(s *webScene, latency, throughput func(*row), more func(*peers[*web]) error) error {
 	defer s.stop()
 	ps, err := b.connectWeb(s)
 	if err != nil {
@@ -64,15 +78,12 @@ func (b *bench) scene(s *webScene) error {
 	if err != nil {
 		return err
 	}
-	s.judge(r, -1, 1.1, 1.15)
+	latency(r)
 	if r, err = throughputOf(b, ps, s.name, 5000); err != nil {
 		return err
 	}
-	s.judge(r, 1, 1.2, 0.85)
-	if s.fake {
-		return nil
-	}
-	return b.webCancels(s, ps)
+	throughput(r)
+	return more(ps)
 }
 
 // stop ends everything that was started for the rows.
