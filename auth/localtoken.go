@@ -22,8 +22,8 @@ const maxTokenFile = 256
 // may have read or written it. The message says what to do.
 var ErrTokenFile = fmt.Errorf("the file with the local token: %w", belay.ErrForbidden)
 
-// envStateDir moves everything of Belay's that outlives a process, as one.
-const envStateDir = "BELAY_STATE_DIR"
+// EnvStateDir moves everything of Belay's that outlives a process, as one.
+const EnvStateDir = "BELAY_STATE_DIR"
 
 // LocalTokenPath is where this user's token lies: $BELAY_TOKEN_FILE, else
 // "local-token" in $BELAY_STATE_DIR, else in Belay's folder of the user's
@@ -38,7 +38,7 @@ func localTokenPath(system string, getenv func(string) string, runtimeDir string
 	if file := getenv(EnvTokenFile); file != "" {
 		return file
 	}
-	if dir := getenv(envStateDir); filepath.IsAbs(dir) {
+	if dir := getenv(EnvStateDir); filepath.IsAbs(dir) {
 		return filepath.Join(dir, name)
 	}
 	if dir := configDir(system, getenv); dir != "" {

@@ -196,9 +196,9 @@ func TestLocalTokenPath(t *testing.T) {
 		want string
 	}{
 		{map[string]string{EnvTokenFile: "/x/token", "HOME": "/home/u"}, "/x/token"},
-		{map[string]string{EnvTokenFile: "/x/token", envStateDir: "/state", "HOME": "/home/u"}, "/x/token"},
-		{map[string]string{envStateDir: "/state", "XDG_CONFIG_HOME": "/cfg", "HOME": "/home/u"}, "/state/local-token"},
-		{map[string]string{envStateDir: "state", "HOME": "/home/u"}, "/home/u/.config/belay/local-token"},
+		{map[string]string{EnvTokenFile: "/x/token", EnvStateDir: "/state", "HOME": "/home/u"}, "/x/token"},
+		{map[string]string{EnvStateDir: "/state", "XDG_CONFIG_HOME": "/cfg", "HOME": "/home/u"}, "/state/local-token"},
+		{map[string]string{EnvStateDir: "state", "HOME": "/home/u"}, "/home/u/.config/belay/local-token"},
 		{map[string]string{"XDG_CONFIG_HOME": "/cfg", "HOME": "/home/u"}, "/cfg/belay/local-token"},
 		{map[string]string{"XDG_CONFIG_HOME": "cfg", "HOME": "/home/u"}, "/home/u/.config/belay/local-token"},
 		{map[string]string{"HOME": "/home/u"}, "/home/u/.config/belay/local-token"},

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"github.com/belayhq/belay/auth"
 )
 
 // Variables that go before cancellation.enabled (ORC-64), the first that is set
@@ -32,7 +34,7 @@ func cancellation(getenv func(string) string) (enabled, known bool, err error) {
 }
 
 // EnvStateDir names [StateDir] itself.
-const EnvStateDir = "BELAY_STATE_DIR"
+const EnvStateDir = auth.EnvStateDir
 
 // StateDir is Belay's folder for what outlives a process and is no setting: the
 // ledger and the latch. It is $BELAY_STATE_DIR if that is absolute, and empty for
