@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -56,9 +55,6 @@ type Config struct {
 
 // On reports whether spans are to be made at all.
 func (c *Config) On() bool { return c.Exporter == ExportOTLP || c.Exporter == ExportConsole }
-
-// Environ looks up variables of the process, as [FromEnv] needs it.
-func Environ(name string) string { return os.Getenv(name) }
 
 // FromEnv reads the standard OTEL_ variables. An empty one counts as not set.
 // A value that is not supported is an error that wraps [ErrConfig] and names
