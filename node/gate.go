@@ -13,6 +13,7 @@ import (
 
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/admin"
+	"github.com/belayhq/belay/internal/wholefile"
 	"github.com/belayhq/belay/metrics"
 )
 
@@ -88,38 +89,16 @@ func readLatch(file string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxLatchFile))
 }
 
-// writeLatch replaces the file in one step, so that it is always whole, and returns
-// when a crash does not bring the old one back.
+// writeLatch returns when a crash does not bring the old state back.
 func writeLatch(file string, state admin.LatchState) error {
 	text, err := json.Marshal(state)
 	if err != nil {
 		return err
 	}
-	dir := filepath.Dir(file)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, ".latch-*") // 0600
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(append(text, '\n'))
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.Name(), file); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	if err := d.Sync(); err != nil && runtime.GOOS != "windows" { // which has no such thing
-		return err
-	}
-	return nil
+	return wholefile.Write(file, append(text, '\n'))
 }
 
 // broadcaster tells connected MCP sessions of a cancel (ORC-44).

@@ -6,7 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+
+	"github.com/belayhq/belay/internal/wholefile"
 )
 
 // attempts bounds how often a plan is made anew because somebody else writes
@@ -41,37 +42,28 @@ func (p *Plan) Commit(ctx context.Context) (*Plan, error) {
 }
 
 // write replaces the file as a whole, or changes nothing.
-func (p *Plan) write() (err error) {
-	dir := filepath.Dir(p.Real)
-	f, err := os.CreateTemp(dir, ".belay-*.tmp") // 0600 until it has the other's mode
+func (p *Plan) write() error {
+	f, err := wholefile.Create(p.Real)
 	if err != nil {
 		return fmt.Errorf("%s: its folder cannot be written to: %w", p.Path, err)
 	}
-	temp := f.Name()
-	defer func() {
-		if err != nil {
-			_ = f.Close()
-			_ = os.Remove(temp)
-		}
-	}()
-	if err := p.fill(f); err != nil {
+	defer f.Discard()
+	if err := p.fill(f.File); err != nil {
 		return fmt.Errorf("%s: it could not be written, nothing was changed: %w", p.Path, err)
 	}
-	if hook := p.options.beforeRename; hook != nil {
-		hook()
+	var look error
+	err = f.Commit(func() error { look = p.fresh(); return look })
+	switch {
+	case err == nil, errors.Is(err, wholefile.ErrNotDurable): // the change is made
+		return nil
+	case look != nil:
+		return look
 	}
-	if err := p.fresh(); err != nil {
-		return err
-	}
-	if err := os.Rename(temp, p.Real); err != nil {
-		return fmt.Errorf("%s: it could not be replaced, nothing was changed: %w", p.Path, err)
-	}
-	_ = syncDir(dir) // the change is made; without this it may only not survive a power cut
-	return nil
+	return fmt.Errorf("%s: it could not be replaced, nothing was changed: %w", p.Path, err)
 }
 
-// fill writes the new text, durably, with the old file's mode and owner. The
-// owner first: changing it takes bits off the mode.
+// fill writes the new text, with the old file's mode and owner. The owner first:
+// changing it takes bits off the mode.
 func (p *Plan) fill(f *os.File) error {
 	if _, err := f.Write(p.after); err != nil {
 		return err
@@ -79,18 +71,15 @@ func (p *Plan) fill(f *os.File) error {
 	if err := keepOwner(f, p.before.info); err != nil {
 		return err
 	}
-	if err := f.Chmod(p.before.info.Mode()); err != nil {
-		return err
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	return f.Close()
+	return f.Chmod(p.before.info.Mode())
 }
 
 // fresh is errStale unless the path still leads to the file that was read, and
 // that holds the same text.
 func (p *Plan) fresh() error {
+	if hook := p.options.beforeRename; hook != nil {
+		hook()
+	}
 	now, err := take(p.Path)
 	if err != nil {
 		return err

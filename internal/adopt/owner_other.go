@@ -11,5 +11,3 @@ import (
 func ownership(fs.FileInfo) string { return "" }
 
 func keepOwner(*os.File, fs.FileInfo) error { return nil }
-
-func syncDir(string) error { return nil }

@@ -38,13 +38,3 @@ func keepOwner(f *os.File, info fs.FileInfo) error {
 	}
 	return f.Chown(int(st.Uid), int(st.Gid))
 }
-
-// syncDir makes a rename in a folder last.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
-}

@@ -60,6 +60,10 @@ var Table = []Row{
 	},
 
 	{
+		"internal/wholefile", 0, nil, nil,
+		"files that are replaced as a whole: an editor's, the latch, the profiles",
+	},
+	{
 		"internal/peers", 1,
 		[]string{"proc"},
 		[]string{"github.com/goccy/go-yaml"},
@@ -67,7 +71,7 @@ var Table = []Row{
 	},
 	{
 		"internal/adopt", 2,
-		[]string{"internal/peers"},
+		[]string{"internal/peers", "internal/wholefile"},
 		[]string{"github.com/goccy/go-yaml", "github.com/tailscale/hujson", "github.com/rogpeppe/go-internal/diff"},
 		"editors' files, edited in place: hujson keeps offsets in JSON with comments, diff shows what would change",
 	},
@@ -204,13 +208,13 @@ var Table = []Row{
 	},
 	{
 		"node", 5,
-		[]string{".", "admin", "auth", "lease", "ledger", "local", "mcp/httpserver", "metrics", "serve", "tracing"},
+		[]string{".", "admin", "auth", "lease", "ledger", "local", "mcp/httpserver", "metrics", "serve", "tracing", "internal/wholefile"},
 		nil,
 		"one server for several people: the joints between the hub, the admin API, the ledger and who may do what",
 	},
 	{
 		"internal/cli", 6,
-		[]string{".", "admin", "admin/client", "auth", "lease", "ledger", "node", "proc", "supervise", "internal/peers", "internal/config", "mcp", "jsonrpc", "local", "gateway", "serve", "tracing", "internal/adopt", "internal/builtin", "internal/demo", "internal/faketool"},
+		[]string{".", "admin", "admin/client", "auth", "lease", "ledger", "node", "proc", "supervise", "internal/peers", "internal/config", "mcp", "jsonrpc", "local", "gateway", "serve", "tracing", "internal/adopt", "internal/builtin", "internal/demo", "internal/faketool", "internal/wholefile"},
 		[]string{"github.com/alecthomas/kong", "github.com/fsnotify/fsnotify", "golang.org/x/sys"},
 		"the commands; kong reads the command line, x/sys knows the terminal's foreground group",
 	},

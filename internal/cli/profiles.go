@@ -13,6 +13,7 @@ import (
 
 	"github.com/belayhq/belay/auth"
 	"github.com/belayhq/belay/internal/config"
+	"github.com/belayhq/belay/internal/wholefile"
 	"github.com/belayhq/belay/local"
 )
 
@@ -84,20 +85,14 @@ func (e *Env) loadProfiles() (*profiles, error) {
 // saveProfiles writes the file anew, so that a reader never sees half of it.
 func (e *Env) saveProfiles(all *profiles) error {
 	path := e.profilesPath()
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return exitErrorf(ExitFailed, "profiles: %w", err)
+	text, err := json.MarshalIndent(all, "", "  ")
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".profiles-*") // 0600
-	if err != nil {
-		return exitErrorf(ExitFailed, "profiles: %w", err)
+	if err == nil {
+		err = wholefile.Write(path, append(text, '\n'))
 	}
-	defer func() { _ = os.Remove(f.Name()) }() // gone already when all went well
-	enc := json.NewEncoder(f)
-	enc.SetIndent("", "  ")
-	if err := errors.Join(enc.Encode(all), f.Sync(), f.Close()); err != nil {
-		return exitErrorf(ExitFailed, "profiles: %w", err)
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
+	if err != nil && !errors.Is(err, wholefile.ErrNotDurable) {
 		return exitErrorf(ExitFailed, "profiles: %w", err)
 	}
 	return nil
