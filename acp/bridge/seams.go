@@ -77,3 +77,25 @@ type Fronted struct {
 	Server   string
 	ToolCall string // the agent's toolCallId, "" if unknown
 }
+
+// Agent is the agent's process with all that hangs below it. Its methods are safe
+// for concurrent use.
+type Agent interface {
+	// Done is closed when the agent's own process has ended; Exit says how, and is
+	// zero before.
+	Done() <-chan struct{}
+	Exit() Exit
+
+	// Terminate and Kill end the whole tree: the agent, its tools, its MCP servers
+	// and what is left of earlier turns (ACP-B24, B33). They return evidence of what
+	// was then seen, when nobody is left or ctx ends.
+	Terminate(ctx context.Context) (*belay.Evidence, error)
+	Kill(ctx context.Context) (*belay.Evidence, error)
+}
+
+// Exit is how a process ended.
+type Exit struct {
+	Ended  bool
+	Code   int    // exit status; -1 if a signal ended it
+	Signal string // its name, "" if no signal ended it
+}
