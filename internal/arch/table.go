@@ -158,6 +158,13 @@ var Table = []Row{
 	},
 
 	{
+		"rap", 1,
+		[]string{".", "jsonrpc"},
+		nil,
+		"the RAP dialect and its library for authors of tool servers and runtimes: nothing heavy may hang on it",
+	},
+
+	{
 		"lease", 2,
 		[]string{"."},
 		nil,

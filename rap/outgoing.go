@@ -1,0 +1,102 @@
+package rap
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// link is how requests get to one tool server: the client with its TLS, and
+// what proves who sends them.
+type link struct {
+	client *http.Client
+	sign   Signer // nil: nothing, or the client does it
+}
+
+// newLink makes a client its own that follows no redirect: what was meant for one
+// server, credentials included, never goes to another.
+func newLink(c *http.Client, s Signer) link {
+	if c == nil {
+		c = &http.Client{Transport: sharedTransport}
+	}
+	own := *c
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	own.Timeout = 0 // every request has a time of its own
+	return link{&own, s}
+}
+
+// sharedTransport serves everybody who brings no client. Many calls go to few
+// hosts, so that it keeps more idle connections than the default.
+var sharedTransport = func() *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // the standard library's
+	t.MaxIdleConns, t.MaxIdleConnsPerHost = 1024, 64
+	return t
+}()
+
+// do sends one request. Errors do not show the address, which may hold a token;
+// that of an ended ctx is its cause.
+func (l link) do(ctx context.Context, method, to string, body []byte) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, to, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, withoutURL(err))
+	}
+	if method == http.MethodPost {
+		r.Header["Content-Type"] = jsonType
+	}
+	if l.sign != nil {
+		if err := l.sign.Sign(r, body); err != nil {
+			return nil, fmt.Errorf("the request could not be signed: %w", err)
+		}
+	}
+	resp, err := l.client.Do(r)
+	switch {
+	case err == nil:
+		return resp, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	}
+	return nil, withoutURL(err)
+}
+
+// post sends one JSON body and returns the status. An error says that there was
+// no answer. Nothing of the answer's body is kept (RAP-12); a short one is
+// swallowed, so that the connection can be used again.
+func (l link) post(ctx context.Context, to string, body []byte) (int, error) {
+	resp, err := l.do(ctx, http.MethodPost, to, body)
+	if err != nil {
+		return 0, err
+	}
+	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10)
+	_ = resp.Body.Close()
+	return resp.StatusCode, nil
+}
+
+var jsonType = []string{ContentType}
+
+// withoutURL is the reason of a failed request alone.
+func withoutURL(err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		return u.Err
+	}
+	return err
+}
+
+// statusError is an answer that is not what was hoped for.
+type statusError int
+
+func (s statusError) Error() string {
+	if text := http.StatusText(int(s)); text != "" {
+		return fmt.Sprintf("HTTP %d (%s)", int(s), text)
+	}
+	return fmt.Sprintf("HTTP %d", int(s))
+}
+
+// slowError ends a request that was given its time.
+type slowError time.Duration
+
+func (e slowError) Error() string { return "no answer within " + time.Duration(e).String() }
