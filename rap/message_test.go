@@ -215,3 +215,12 @@ func TestRAP8_PathsHangOffTheBase(t *testing.T) {
 		}
 	}
 }
+
+// TestRAP91_RewriteChangesNothingElse: only the named strings change.
+func TestRAP91_RewriteChangesNothingElse(t *testing.T) {
+	body := []byte(` {"x":1.50,"id":"a","d":{"id":"z"},"endpoint":null}`)
+	got, err := Rewrite(nil, body, Replacement{"id", "b\"<"}, Replacement{"endpoint", "e"}, Replacement{"none", "n"})
+	if want := ` {"x":1.50,"id":"b\"<","d":{"id":"z"},"endpoint":null}`; err != nil || string(got) != want {
+		t.Errorf("got %s, %v; want %s", got, err, want)
+	}
+}
