@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/belayhq/belay"
 )
@@ -20,8 +21,14 @@ type Parent struct {
 	wire *wire
 	done chan struct{} // closed when the connection is over and no call of onCancel runs
 
-	mu      sync.Mutex
+	places bool // calls can be placed; see place.go
+
+	mu      sync.Mutex // guards the fields below
 	stopped *belay.Cancellation
+	below   memory // of Stops of the runs that calls were placed below
+	asked   uint64 // questions
+	asks    map[uint64]chan placed
+	deaf    time.Time // the parent did not answer in time; not asked again before
 }
 
 // Attach shows the ticket to the process that issued it and stays connected
@@ -29,7 +36,9 @@ type Parent struct {
 // pressed again, onCancel is called, one call at a time, with a request that
 // means everything this process does: its Filter is empty, its cause is
 // parent, its Stop is the same act everywhere. If the run is being stopped
-// already, that comes at once.
+// already, that comes at once. For a run below which calls of this process were
+// placed ([Parent.Place]) the same comes with Filter.Under set to that run: it
+// means what hangs there, and nothing else.
 //
 // ctx limits the attaching, not the attachment. Errors wrap
 // [belay.ErrBadRequest] (no ticket at all), [belay.ErrUnreachable] (stale),
@@ -52,7 +61,7 @@ func Attach(ctx context.Context, text string, onCancel func(belay.CancelRequest)
 	if err != nil {
 		return nil, err
 	}
-	p := &Parent{wire: w, done: make(chan struct{})}
+	p := &Parent{wire: w, done: make(chan struct{}), asks: make(map[uint64]chan placed)}
 	if err := p.introduce(text); err != nil {
 		_ = w.conn.Close()
 		return nil, err
@@ -75,7 +84,7 @@ func (p *Parent) introduce(text string) error {
 	case a.Attached == nil || len(a.Attached.Runs) == 0:
 		return fmt.Errorf("%w: the answer to a ticket names no run", belay.ErrBadRequest)
 	}
-	p.runs = a.Attached.Runs
+	p.runs, p.places = a.Attached.Runs, a.Attached.Places
 	return nil
 }
 
@@ -86,15 +95,26 @@ func (p *Parent) listen(onCancel func(belay.CancelRequest)) {
 		if err := p.wire.receive(&a, maxAnswer, 0); err != nil || a.Done {
 			return
 		}
-		if a.Stop == nil {
-			continue
+		switch {
+		case a.Placed != nil:
+			p.answered(a.Placed)
+		case a.Stop != nil:
+			p.noteStop(a.Stop)
+			onCancel(*a.Stop)
 		}
-		p.mu.Lock()
-		if p.stopped == nil {
-			p.stopped = &a.Stop.Cancellation
-		}
-		p.mu.Unlock()
-		onCancel(*a.Stop)
+	}
+}
+
+// noteStop remembers a Stop before it is carried out: whoever registers a call
+// below the run and then asks [Parent.StopOf] misses none.
+func (p *Parent) noteStop(req *belay.CancelRequest) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch run := req.Filter.Under; {
+	case !run.IsZero():
+		p.below.put(run, &req.Cancellation)
+	case p.stopped == nil:
+		p.stopped = &req.Cancellation
 	}
 }
 

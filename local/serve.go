@@ -2,7 +2,6 @@ package local
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/belayhq/belay"
@@ -63,57 +62,6 @@ func (s *Server) watch(ctx context.Context, w *wire, f belay.Filter) error {
 		if w.send(a) != nil {
 			break // the watcher is gone, or too slow to be served
 		}
-	}
-	return nil
-}
-
-// attach holds a child below the run of its ticket: every Stop of that run, or
-// of one above it, is passed on until the child hangs up or the server closes.
-// A child that does not read is not waited for longer than writeTime.
-func (s *Server) attach(ctx context.Context, w *wire, text string) error {
-	if s.attacher == nil {
-		return fmt.Errorf("%w: nothing can be attached to this process", belay.ErrUnsupported)
-	}
-	id, err := s.key.admit(text)
-	if err != nil {
-		return err
-	}
-	done, err := s.last()
-	if err != nil {
-		return err
-	}
-	defer done()
-	above, err := s.above(ctx, id)
-	if err != nil {
-		return err
-	}
-	ready := make(chan struct{}) // closed when the child knows that it is attached
-	detach, err := s.attacher.Attach(id, func(req belay.CancelRequest) {
-		select {
-		case <-ready:
-		case <-ctx.Done():
-			return
-		}
-		req.Filter, req.Wait, req.DryRun = belay.Filter{}, 0, false
-		req.Cancellation.Cause = belay.CauseParent
-		if req.Cancellation.Origin.IsZero() {
-			req.Cancellation.Origin = id
-		}
-		if err := w.send(answer{Stop: &req}); err != nil {
-			s.log.Warn("local socket: a child could not be told to stop", "run", id, "error", err)
-		}
-	})
-	if err != nil {
-		return fmt.Errorf("attach below %s: %w", id, err)
-	}
-	defer detach()
-	if err := w.send(answer{Attached: &attached{Runs: above}}); err != nil {
-		return err
-	}
-	close(ready)
-	select {
-	case <-ctx.Done():
-	case <-s.ctx.Done():
 	}
 	return nil
 }

@@ -15,8 +15,8 @@ import (
 
 // Bounds of a server.
 const (
-	maxRequests = 64  // connections that want an answer
-	maxLasting  = 256 // watchers and attached children
+	maxRequests = 64   // connections that want an answer
+	maxLasting  = 1024 // watchers and attached children: each session of an editor has one for each of its servers
 )
 
 // drainTime is how long Close lets answers finish that are on their way: a
@@ -44,6 +44,12 @@ type Options struct {
 	// Parent is where this process's own runs hang, if it was given a ticket.
 	Parent *Parent
 
+	// Place says below which runs a call of an attached child may hang, the most
+	// fitting first; see [Parent.Place]. ticket is the run that the child is
+	// attached to, below which the call hangs if none of them is there any more.
+	// Nil: always that one. It is called concurrently and must be quick.
+	Place func(ticket belay.RunID, call Asked) []belay.RunID
+
 	Log *slog.Logger // nil: nothing is logged
 }
 
@@ -68,6 +74,7 @@ type Server struct {
 	requests int
 	lasting  int
 	closed   bool
+	children map[*attachment]struct{}
 }
 
 var errServerClosed = fmt.Errorf("%w: the Belay process is ending", belay.ErrClosed)
@@ -98,6 +105,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 		},
 	}
 	s.attacher, _ = o.Control.(Attacher)
+	s.children = make(map[*attachment]struct{})
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -252,10 +260,15 @@ func (s *Server) serve(c *net.UnixConn) {
 func (s *Server) answer(w *wire, p peer, req *request) {
 	ctx, end := context.WithCancelCause(s.hard)
 	gone := make(chan struct{})
+	asks := make(chan *where)
 	go func() { // ends with the connection, at the latest when this function closes it
 		defer close(gone)
-		var none answer
-		_ = w.receive(&none, maxRequest, 0)
+		if req.Op == opAttach {
+			hear(ctx, w, asks)
+		} else {
+			var none answer
+			_ = w.receive(&none, maxRequest, 0)
+		}
 		end(errHungUp)
 	}()
 	beats := make(chan struct{})
@@ -271,7 +284,7 @@ func (s *Server) answer(w *wire, p peer, req *request) {
 		<-gone
 		<-beats
 	}()
-	err := s.dispatch(ctx, w, p, req)
+	err := s.dispatch(ctx, w, p, req, asks)
 	if err != nil && w.send(answer{Error: faultOf(err)}) != nil {
 		return
 	}
@@ -298,7 +311,7 @@ func beat(ctx context.Context, w *wire, end context.CancelCauseFunc) {
 
 var errHungUp = errors.New("the asker hung up")
 
-func (s *Server) dispatch(ctx context.Context, w *wire, p peer, req *request) error {
+func (s *Server) dispatch(ctx context.Context, w *wire, p peer, req *request, asks <-chan *where) error {
 	switch req.Op {
 	case opHello:
 		return nil
@@ -318,7 +331,7 @@ func (s *Server) dispatch(ctx context.Context, w *wire, p peer, req *request) er
 	case opWatch:
 		return s.watch(ctx, w, req.Filter)
 	case opAttach:
-		return s.attach(ctx, w, req.Ticket)
+		return s.attach(ctx, w, p, req.Ticket, asks)
 	}
 	return fmt.Errorf("%w: this Belay (version %q) does not know the operation %.32q", belay.ErrBadRequest, s.hello.Version, req.Op)
 }

@@ -23,6 +23,7 @@ const (
 	maxHello   = 64 << 10
 	maxRequest = 4 << 20 // bytes of a request line: some 100,000 run ids
 	maxAnswer  = 4 << 20 // bytes of an answer line
+	maxSaid    = 8 << 10 // bytes of a line of an attached child
 	maxBatch   = 64      // runs in one answer line
 
 	requestTime = 5 * time.Second // for the client to send its request
@@ -68,7 +69,8 @@ type answer struct {
 	Result   *belay.CancelResult  `json:"result,omitempty"`   // may come again for the same run
 	Event    *belay.Event         `json:"event,omitempty"`    // watch
 	Attached *attached            `json:"attached,omitempty"` // attach: the ticket was good
-	Stop     *belay.CancelRequest `json:"stop,omitempty"`     // attach: stop everything
+	Stop     *belay.CancelRequest `json:"stop,omitempty"`     // attach: stop everything, or what hangs below a run
+	Placed   *placed              `json:"placed,omitempty"`   // attach: what the child asked
 	Error    *fault               `json:"error,omitempty"`    // may be followed by done
 	Beat     bool                 `json:"beat,omitempty"`
 	Done     bool                 `json:"done,omitempty"` // the last line
@@ -76,7 +78,26 @@ type answer struct {
 
 // attached says where a child hangs: the run, then the runs above it.
 type attached struct {
-	Runs []belay.RunID `json:"runs"`
+	Runs   []belay.RunID `json:"runs"`
+	Places bool          `json:"places,omitempty"` // the child may ask where a call hangs
+}
+
+// said is a line of an attached child.
+type said struct {
+	Where *where `json:"where,omitempty"`
+}
+
+// where asks below which run a call hangs.
+type where struct {
+	Seq uint64 `json:"seq"`
+	Asked
+}
+
+// placed answers it.
+type placed struct {
+	Seq  uint64              `json:"seq"`
+	Run  belay.RunID         `json:"run"`
+	Stop *belay.Cancellation `json:"stop,omitempty"` // it is stopped already
 }
 
 // fault is an error on the wire.
