@@ -113,7 +113,9 @@ func (t *Tree) stopOneLocked(b *batch, r *Run, o *order) {
 func (t *Tree) markLocked(b *batch, r *Run, o *order) {
 	job := task{run: r, end: r.end, stopper: r.spec.Stopper, idle: r.work == Waiting && !r.paused}
 	if r.outcome == Pending {
-		r.outcome = Cancelled
+		if !r.spec.Deferred {
+			r.outcome = Cancelled
+		}
 		job.settle = r.spec.OnCancel
 	}
 	r.spec.OnCancel = nil

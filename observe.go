@@ -47,6 +47,22 @@ func (e *Evidence) own() {
 	e.Remote = slices.Clone(e.Remote[:min(len(e.Remote), maxSeen)])
 }
 
+// GiveUp ends the ladder of a cancelled run now, without evidence: its owner knows
+// that nothing more is to be done or seen unless a person presses Stop once more,
+// which climbs again. held says what then would be done, for the receipt and for
+// ps; it may be empty. It returns false, and changes nothing, if the run is not
+// cancelled or its verdict is final.
+func (r *Run) GiveUp(held string) bool {
+	t := r.tree
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r.stop == nil || r.stop.final {
+		return false
+	}
+	t.giveUpLocked(r, CleanReason(held), "")
+	return true
+}
+
 // giveUpLocked makes the verdict final without evidence that ends the ladder.
 func (t *Tree) giveUpLocked(r *Run, held, detail string) {
 	s := r.stop
@@ -65,6 +81,9 @@ func (t *Tree) giveUpLocked(r *Run, held, detail string) {
 func (t *Tree) sealLocked(r *Run) {
 	s := r.stop
 	s.final, s.ended = true, time.Now()
+	if r.outcome == Pending {
+		r.outcome = Cancelled // deferred, and nobody has said anything else
+	}
 	if s.over {
 		s.endLocked()
 	} else {

@@ -146,8 +146,8 @@ func (r *Run) Settle(o Outcome) bool {
 	return true
 }
 
-// settleLocked sets the outcome, once. A run gets its outcome together with
-// its cancellation, so that one which can still be settled has no receipt.
+// settleLocked sets the outcome, once. A run gets its outcome together with its
+// cancellation, unless that is deferred.
 func (r *Run) settleLocked(o Outcome) bool {
 	if !r.outcome.Terminal() {
 		if !o.Terminal() {

@@ -26,12 +26,19 @@ type Spec struct {
 	Deadline time.Time // cancelled with CauseDeadline then; zero: none
 	Queued   bool      // register as Waiting; Start makes it Running
 
+	// Deferred says that the caller's answer comes after the Stop, and from the work
+	// itself where that is in time (an agent's prompt). A Stop then leaves the outcome
+	// pending until [Run.Settle] or [Run.Finish] says what the caller was told, at the
+	// latest until the ladder has ended: then it is Cancelled.
+	Deferred bool
+
 	Stopper Stopper // nil: the run is stopped by the end of its context alone
 	Ladder  Ladder
 
 	// OnCancel settles the caller. It is called at most once, without any
-	// lock, after the outcome became Cancelled and before the backend is told;
-	// never if the caller had been settled before. It must not block. Nil:
+	// lock, after the outcome became Cancelled (with Deferred: after the Stop was
+	// accepted) and before the backend is told; never if the caller had been settled
+	// before. It must not block. Nil:
 	// nobody is waiting for an answer.
 	OnCancel func(*Run, *Cancellation)
 }
