@@ -1,14 +1,14 @@
-// Package adopt puts the MCP servers of an editor's configuration file under
-// Belay, and takes them out again.
+// Package adopt puts the MCP servers and the agents of an editor's configuration
+// file under Belay, and takes them out again.
 //
 // # The model
 //
-// A file is read into a [Plan]: for each server what would be done and why
-// ([Server]), and the text that would result. Nothing is written before
+// A file is read into a [Plan]: for each server or agent what would be done and
+// why ([Server]), and the text that would result. Nothing is written before
 // [Plan.Commit].
 //
-// Which files exist, which objects in them hold servers and which members of
-// an entry mean what is data: editors.yaml, with a date and with comments that
+// Which files exist, which objects in them hold servers or agents and which
+// members of an entry mean what is data: editors.yaml, with a date and with comments that
 // say what each field means; the user's own file is looked at before it (see
 // [Load]). The objects are found by the form of the file's content, never by
 // its name or by an editor's version (DESIGN 11, 13).
@@ -21,7 +21,11 @@
 //
 //	"command": "/usr/local/bin/belay", "args": ["wrap", "--name", "files", "--", "npx", "-y", "pkg"]
 //
-// and a remote one, if that is asked for, becomes
+// an agent, to which the editor speaks ACP, becomes
+//
+//	"command": "/usr/local/bin/belay", "args": ["acp", "--name", "mine", "--", "my-agent", "acp"]
+//
+// and a remote server, if that is asked for, becomes
 //
 //	"url": "http://127.0.0.1:7474/mcp/docs#https://mcp.example.com/mcp"
 //
@@ -38,7 +42,7 @@
 // Everything else in an entry (env, envFile, cwd, type, timeouts, lists of
 // tools) stays untouched, and so do ${input:…} and other variables: editors
 // fill them in wherever they stand. The command stays as it is written, too:
-// `belay wrap` looks it up in the very PATH that the editor would have used.
+// Belay looks it up in the very PATH that the editor would have used.
 //
 // # Guarantees
 //

@@ -37,10 +37,11 @@ type Editors struct {
 	Managed  []managed `yaml:"managed"`
 }
 
-// Form is one place in a file where servers stand.
+// Form is one place in a file where servers or agents stand.
 type Form struct {
-	Name string   `yaml:"name"`
-	At   []string `yaml:"at"`
+	Name   string   `yaml:"name"`
+	At     []string `yaml:"at"`
+	Starts Kind     `yaml:"starts"` // "" is ToolServer
 }
 
 type command struct {
@@ -57,6 +58,7 @@ type remote struct {
 type kind struct {
 	Is        string `yaml:"is"`
 	Transport string `yaml:"transport"`
+	Why       string `yaml:"why"`
 }
 
 type leave struct {
@@ -154,6 +156,9 @@ func (e *Editors) check() error {
 		if len(f.At) == 0 || f.At[len(f.At)-1] == "*" {
 			return fmt.Errorf("forms: %q: at must lead to one object of servers, such as [mcpServers]", f.Name)
 		}
+		if f.Starts != "" && f.Starts != ToolServer && f.Starts != Agent {
+			return fmt.Errorf("forms: %q: starts %q: want %s or %s", f.Name, f.Starts, ToolServer, Agent)
+		}
 	}
 	for _, c := range e.Commands {
 		if c.Command == "" || c.Args == "" {
@@ -166,8 +171,10 @@ func (e *Editors) check() error {
 		}
 	}
 	for _, k := range e.Types {
-		if k.Transport != "stdio" && k.Transport != "http" && k.Transport != "sse" {
-			return fmt.Errorf("types: %q: transport %q: want stdio, http or sse", k.Is, k.Transport)
+		switch {
+		case k.Transport == "" && k.Why != "":
+		case k.Transport != "stdio" && k.Transport != "http" && k.Transport != "sse", k.Why != "":
+			return fmt.Errorf("types: %q: transport %q, why %q: want stdio, http or sse, or why alone", k.Is, k.Transport, k.Why)
 		}
 	}
 	for _, l := range e.Leave {

@@ -9,7 +9,7 @@ import (
 	"github.com/tailscale/hujson"
 )
 
-// launch is how an entry starts a stdio server: the object that says it, the
+// launch is how an entry starts a stdio server or an agent: the object that says it, the
 // member with the command and the one with the arguments.
 type launch struct {
 	obj     *hujson.Object
@@ -74,17 +74,17 @@ func isNull(v hujson.Value) bool { return v.Value.Kind() == 'n' }
 
 // wrap puts the command under Belay: belay takes its place, and it stands in
 // front of its own arguments, both as they are written.
-func (d *document) wrap(l *launch, belay, server string) []edit {
+func (d *document) wrap(l *launch, belay, under, server string) []edit {
 	label := displayName(server)
 	edits := []edit{{l.command.Value.StartOffset, l.command.Value.EndOffset, quote(belay)}}
 	command := d.raw(l.command.Value)
 	if l.args == nil {
 		// One word for the name: there was no list (see unwrap).
-		list := quote(l.argsKey) + ": [" + strings.Join([]string{quote("wrap"), quote("--name=" + label), quote("--"), command}, ", ") + "]"
+		list := quote(l.argsKey) + ": [" + strings.Join([]string{quote(under), quote("--name=" + label), quote("--"), command}, ", ") + "]"
 		at := l.command.Value.EndOffset
 		return append(edits, edit{at, at, "," + lead(l.command.Name.BeforeExtra, " ") + list})
 	}
-	words := []string{quote("wrap"), quote("--name"), quote(label), quote("--"), command}
+	words := []string{quote(under), quote("--name"), quote(label), quote("--"), command}
 	if len(l.list.Elements) == 0 {
 		at := l.args.Value.StartOffset + 1
 		return append(edits, edit{at, at, strings.Join(words, ", ")})
@@ -94,18 +94,18 @@ func (d *document) wrap(l *launch, belay, server string) []edit {
 	return append(edits, edit{first.StartOffset, first.StartOffset, strings.Join(words, between) + between})
 }
 
-// wrapped is an entry that runs under `belay wrap`.
+// wrapped is an entry that runs under `belay wrap` or `belay acp`.
 type wrapped struct {
 	dashes int  // the "--" among the arguments; -1: there is none
 	named  bool // by a name, as Belay does it when it adopts
 	listed bool // the entry had a list of arguments
 }
 
-// asWrapped reports whether the entry starts `belay wrap`. belay is the name
-// of this program, which people may have given another one.
-func (l *launch) asWrapped(belay string) (wrapped, bool) {
+// asWrapped reports whether the entry starts this command of Belay's. belay is
+// the name of this program, which people may have given another one.
+func (l *launch) asWrapped(belay, under string) (wrapped, bool) {
 	w := wrapped{dashes: -1}
-	if len(l.argv) < 2 || !isBelay(l.argv[0], belay) || l.argv[1] != "wrap" {
+	if len(l.argv) < 2 || !isBelay(l.argv[0], belay) || l.argv[1] != under {
 		return w, false
 	}
 	w.dashes = slices.Index(l.argv[1:], "--") // an argument's index is one less than argv's

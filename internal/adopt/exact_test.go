@@ -279,7 +279,7 @@ func TestBadText(t *testing.T) {
 		{"server twice", `{"mcpServers": {"a": {}, "\u0061": {}}}`, `the key "a" is there twice`, ErrShape},
 		{"command twice", `{"mcpServers": {"a": {"command": "x", "command": "y"}}}`, `the key "command" is there twice`, ErrShape},
 		{"path twice", `{"context_servers": {"a": {"command": {"path": "x", "path": "y"}}}}`, `the key "path" is there twice`, ErrShape},
-		{"nothing", `{"a": 1}`, "no MCP servers in it", ErrNoServers},
+		{"nothing", `{"a": 1}`, "no MCP servers or agents in it", ErrNoServers},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := rewrite(*o, false, []byte(c.in))

@@ -55,6 +55,9 @@ func describe(servers []Server) string {
 	var b strings.Builder
 	for _, s := range servers {
 		fmt.Fprintf(&b, "%s/%q: %s program=%s restart=%s", s.Where, s.Name, s.Action, s.Program, s.Restart)
+		if s.Kind != ToolServer {
+			fmt.Fprintf(&b, " kind=%s", s.Kind)
+		}
 		for _, part := range []struct{ key, text string }{{"known", s.Known}, {"relay", s.Relay}, {"why", s.Why}} {
 			if part.text != "" {
 				fmt.Fprintf(&b, " %s=%q", part.key, part.text)
@@ -215,10 +218,13 @@ func TestUserData(t *testing.T) {
 		t.Errorf("a form inside another: %v", err)
 	}
 	for text, want := range map[string]string{
-		"forms:\n  - {nam: x}\n":                  ":2:",
-		"forms: [{name: x}]\n":                    "at must lead",
-		"remotes: [{url: x, transport: ws}]\n":    "want a member's name",
-		"managed: [{path: /etc, name: x.json}]\n": "want one of path and name",
+		"forms:\n  - {nam: x}\n":                   ":2:",
+		"forms: [{name: x}]\n":                     "at must lead",
+		"remotes: [{url: x, transport: ws}]\n":     "want a member's name",
+		"managed: [{path: /etc, name: x.json}]\n":  "want one of path and name",
+		"forms: [{name: x, at: [y], starts: z}]\n": "want server or agent",
+		"types: [{is: x, transport: ws}]\n":        "want stdio, http or sse",
+		"types: [{is: x, transport: sse, why: y}]": "or why alone",
 	} {
 		e, err := load(text)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") || e == nil || len(e.Forms) == 0 {

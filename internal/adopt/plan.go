@@ -23,8 +23,8 @@ type Options struct {
 	Undo    bool         // take servers out again
 	Remote  bool         // point remote servers at `belay serve`
 	Serve   string       // where that listens, without a path; "": DefaultServe
-	Only    []string     // names of servers; none: all
-	Skip    []string     // names of servers
+	Only    []string     // names of servers and agents; none: all
+	Skip    []string     // names of servers and agents
 	Force   bool         // also files that are left alone otherwise
 	Facts   *peers.Facts // nil: the built-in ones
 	Editors *Editors
@@ -51,7 +51,7 @@ type Action string
 
 // The actions.
 const (
-	Wrap    Action = "wrap"    // run it under `belay wrap`
+	Wrap    Action = "wrap"    // run it under `belay wrap`, or `belay acp` where it is an agent
 	Serve   Action = "serve"   // reach it through `belay serve`
 	Restore Action = "restore" // as it was before
 	Keep    Action = "keep"    // it is as it should be already
@@ -61,12 +61,30 @@ const (
 // Changes reports whether the entry is rewritten.
 func (a Action) Changes() bool { return a == Wrap || a == Serve || a == Restore }
 
-// Server is one server of a file and what becomes of it.
+// Kind is what an entry starts.
+type Kind string
+
+// The kinds.
+const (
+	ToolServer Kind = "server" // an MCP server
+	Agent      Kind = "agent"  // an agent that speaks ACP with the editor
+)
+
+// command is the command of Belay's that runs it.
+func (k Kind) command() string {
+	if k == Agent {
+		return "acp"
+	}
+	return "wrap"
+}
+
+// Server is one server or agent of a file and what becomes of it.
 type Server struct {
 	Name    string        `json:"name"`
+	Kind    Kind          `json:"kind"`
 	Where   string        `json:"where"`             // the keys that lead to its entry, without the name
 	Program string        `json:"program,omitempty"` // the innermost that can be seen; never its arguments
-	Restart peers.Restart `json:"restart,omitempty"` // safe or stateful; unknown is treated as stateful
+	Restart peers.Restart `json:"restart,omitempty"` // safe or stateful; unknown is treated as stateful; empty for agents
 	Known   string        `json:"known,omitempty"`   // why it is safe or stateful
 	Relay   string        `json:"relay,omitempty"`   // why its local death proves nothing; empty: it does
 	Action  Action        `json:"action"`
@@ -92,7 +110,7 @@ type Plan struct {
 
 // Errors that callers may ask for.
 var (
-	ErrNoServers = errors.New("no MCP servers in it")           // the file has no form that is known
+	ErrNoServers = errors.New("no MCP servers or agents in it") // the file has no form that is known
 	ErrChanged   = errors.New("the file keeps being changed")   // by somebody else, until patience ran out
 	ErrFile      = errors.New("not a file that can be adopted") // a folder, a device, too large
 )
@@ -165,7 +183,7 @@ func (p *Plan) read(d *document) error {
 			if !slices.Contains(p.Forms, form.Name) {
 				p.Forms = append(p.Forms, form.Name)
 			}
-			more, err := p.servers(d, f)
+			more, err := p.servers(d, f, or(form.Starts, ToolServer))
 			if err != nil {
 				return err
 			}
@@ -251,17 +269,17 @@ func shape(v hujson.Value) string {
 }
 
 // servers plans every entry of one object.
-func (p *Plan) servers(d *document, f found) ([]edit, error) {
+func (p *Plan) servers(d *document, f found, kind Kind) ([]edit, error) {
 	if err := d.distinct(f.obj); err != nil {
 		return nil, err
 	}
 	var edits []edit
 	for i := range f.obj.Members {
 		m := &f.obj.Members[i]
-		s := Server{Name: name(m), Where: strings.Join(f.keys, ".")}
+		s := Server{Name: name(m), Kind: kind, Where: strings.Join(f.keys, ".")}
 		obj, ok := m.Value.Value.(*hujson.Object)
 		if !ok {
-			return nil, d.errorAt(m.Value.StartOffset, "%w: the server %q is %s; want an object", ErrShape, s.Name, shape(m.Value))
+			return nil, d.errorAt(m.Value.StartOffset, "%w: the %s %q is %s; want an object", ErrShape, kind, s.Name, shape(m.Value))
 		}
 		if err := d.distinct(obj); err != nil {
 			return nil, err

@@ -35,17 +35,16 @@ func (p *Plan) server(d *document, obj *hujson.Object, s *Server) ([]edit, error
 	if err != nil {
 		return nil, err
 	}
-	why = or(why, whyNot)
-	transport, known := o.Editors.transport(obj)
-	switch {
+	transport, whyType := o.Editors.transport(obj)
+	switch why = or(why, whyNot); {
 	case why != "":
 		s.Why = why
 	case transport == "stdio":
 		a = nil
 	case transport != "":
 		l = nil
-	case !known:
-		s.Why = "its type is none that Belay knows"
+	case whyType != "":
+		s.Why = whyType
 	case l != nil && a != nil:
 		s.Why = "it has both a command and an address, and no type that tells which counts"
 	}
@@ -53,21 +52,25 @@ func (p *Plan) server(d *document, obj *hujson.Object, s *Server) ([]edit, error
 	case s.Why != "":
 	case l != nil:
 		return p.stdio(d, obj, l, s), nil
+	case a != nil && s.Kind == Agent:
+		s.Why = "it is remote: belay acp starts agents, it does not connect to them"
 	case a != nil:
 		if transport != "" {
 			a.transport = transport
 		}
 		return p.remote(d, obj, a, s), nil
+	case s.Kind == Agent:
+		s.Why = "it has no command of its own: the editor brings this agent along"
 	default:
 		s.Why = "it has no command of its own"
 	}
 	return nil, nil
 }
 
-// stdio plans a server that the editor starts.
+// stdio plans a server or an agent that the editor starts.
 func (p *Plan) stdio(d *document, obj *hujson.Object, l *launch, s *Server) []edit {
-	o := p.options
-	w, under := l.asWrapped(o.Belay)
+	o, command := p.options, s.Kind.command()
+	w, under := l.asWrapped(o.Belay, command)
 	inner := l.argv
 	if under && w.dashes >= 0 {
 		inner = l.argv[w.dashes+2:] // an element's place in the list is one less than in argv
@@ -75,7 +78,7 @@ func (p *Plan) stdio(d *document, obj *hujson.Object, l *launch, s *Server) []ed
 	o.judge(inner, s)
 	switch {
 	case o.Undo && !under:
-		s.Why = "it does not run under belay wrap"
+		s.Why = "it does not run under belay " + command
 		return nil
 	case o.Undo && !w.named && !o.named(s.Name):
 		s.Why = "it was put under Belay by hand (--only NAME takes it out all the same)"
@@ -86,8 +89,8 @@ func (p *Plan) stdio(d *document, obj *hujson.Object, l *launch, s *Server) []ed
 			s.Action = Restore
 		}
 		return edits
-	case under || wrappedInside(l.argv):
-		s.Action, s.Why = Keep, "it runs under belay wrap already"
+	case under || wrappedInside(l.argv, command):
+		s.Action, s.Why = Keep, "it runs under belay "+command+" already"
 		if under && l.argv[0] != o.Belay {
 			s.Why += " (" + l.argv[0] + gone(l.argv[0]) + ")"
 		}
@@ -100,7 +103,7 @@ func (p *Plan) stdio(d *document, obj *hujson.Object, l *launch, s *Server) []ed
 		return nil
 	}
 	s.Action = Wrap
-	return d.wrap(l, o.Belay, s.Name)
+	return d.wrap(l, o.Belay, command, s.Name)
 }
 
 // gone warns of an entry that cannot start any more.
@@ -112,7 +115,7 @@ func gone(program string) string {
 }
 
 // onlyEditors says what in the command only the editor, or its shell, would
-// understand; belay wrap starts a program, it reads no command lines.
+// understand; Belay starts a program, it reads no command lines.
 func (o *Options) onlyEditors(l *launch, server string) string {
 	if o.named(server) {
 		return ""
@@ -127,10 +130,11 @@ func (o *Options) onlyEditors(l *launch, server string) string {
 	return ""
 }
 
-// wrappedInside finds a `belay wrap` behind wrappers: cmd /c, env, a shell.
-func wrappedInside(argv []string) bool {
+// wrappedInside finds a `belay wrap` or `belay acp` behind wrappers: cmd /c, env,
+// a shell.
+func wrappedInside(argv []string, command string) bool {
 	return slices.ContainsFunc(peers.Commands(afterCmd(argv)), func(c peers.Command) bool {
-		return c.Name == "belay" && len(c.Args) > 0 && c.Args[0] == "wrap"
+		return c.Name == "belay" && len(c.Args) > 0 && c.Args[0] == command
 	})
 }
 
@@ -168,10 +172,12 @@ func (o *Options) judge(argv []string, s *Server) {
 	if seen := peers.Commands(argv); len(seen) > 0 {
 		s.Program = seen[len(seen)-1].Name
 	}
-	s.Restart = RestartUnknown
-	if known, ok := facts.Server(argv); ok {
-		s.Restart = known.Restart
-		s.Known = known.Why
+	if s.Kind == ToolServer {
+		s.Restart = RestartUnknown
+		if known, ok := facts.Server(argv); ok {
+			s.Restart = known.Restart
+			s.Known = known.Why
+		}
 	}
 	if why, ok := facts.Relay(argv); ok {
 		s.Relay = why
@@ -252,9 +258,9 @@ func says(v hujson.Value, is *bool) bool {
 	return literal && string(l) == fmt.Sprint(*is)
 }
 
-// transport is what the entry's type says: empty without one. known is false
-// for a type that the data does not list.
-func (e *Editors) transport(obj *hujson.Object) (transport string, known bool) {
+// transport is what the entry's type says: empty without one. A why instead says
+// for what reason an entry of this type is left alone.
+func (e *Editors) transport(obj *hujson.Object) (transport, why string) {
 	for i := range obj.Members {
 		m := &obj.Members[i]
 		if key := name(m); key != "type" && key != "transport" {
@@ -266,15 +272,15 @@ func (e *Editors) transport(obj *hujson.Object) (transport string, known bool) {
 		}
 		for _, k := range e.Types {
 			if strings.EqualFold(k.Is, is) {
-				return k.Transport, true
+				return k.Transport, k.Why
 			}
 		}
-		return "", false
+		return "", "its type is none that Belay knows"
 	}
-	return "", true
+	return "", ""
 }
 
-func or(s, otherwise string) string {
+func or[T ~string](s, otherwise T) T {
 	if s == "" {
 		return otherwise
 	}

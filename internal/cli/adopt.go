@@ -16,11 +16,11 @@ import (
 type adoptCmd struct {
 	Files  []string `arg:"" optional:"" name:"file" help:"Configuration files of editors; without one, those that are found are listed and nothing is changed."`
 	DryRun bool     `short:"n" help:"Print what would change as a diff, and change nothing. It shows lines of the files as they are."`
-	Undo   bool     `help:"Take the servers out again, entry by entry."`
+	Undo   bool     `help:"Take them out again, entry by entry."`
 	Remote bool     `help:"Take remote servers through a running belay serve."`
 	Serve  string   `placeholder:"URL" help:"Where belay serve listens; default: http://127.0.0.1:7474."`
-	Only   []string `placeholder:"NAME" sep:"none" help:"Only the server of this name, also if it would be left alone (repeat it for several)."`
-	Skip   []string `placeholder:"NAME" sep:"none" help:"Not the server of this name (repeat it for several)."`
+	Only   []string `placeholder:"NAME" sep:"none" help:"Only the server or agent of this name, also if it would be left alone (repeat it for several)."`
+	Skip   []string `placeholder:"NAME" sep:"none" help:"Not the server or agent of this name (repeat it for several)."`
 	Belay  string   `placeholder:"PATH" help:"The belay that entries start, absolute; default: this one, by a path that an update does not change."`
 	Force  bool     `help:"Also files that belong to a policy or somebody else, are read-only, or are tracked by git."`
 	JSON   bool     `name:"json" help:"Print JSON: an array of files, each with its servers."`
@@ -28,14 +28,16 @@ type adoptCmd struct {
 
 // Help implements kong.HelpProvider.
 func (*adoptCmd) Help() string {
-	return `Rewrites the MCP configuration of editors and agents so that every server that they start runs under belay wrap. Known are
-the forms of Claude Desktop, Claude Code, Cursor, VS Code, Zed, Windsurf, Gemini CLI and all who do as they do. Order, formatting and
-comments stay, and so does everything else in an entry; the command stays as it is written: belay wrap looks it up in the PATH
-that the editor gives it, as the editor would have done. For each server is shown
+	return `Rewrites the configuration of editors and agents so that every MCP server that they start runs under belay wrap, and every
+agent that an editor starts over ACP under belay acp. Known are the forms of Claude Desktop, Claude Code, Cursor, VS Code, Zed,
+JetBrains, Windsurf, Gemini CLI and all who do as they do. Order, formatting and comments stay, and so does everything else in an
+entry; the command stays as it is written: Belay looks it up in the PATH that the editor gives it, as the editor would have done.
+For each server is shown
 
   safe      it loses nothing by a restart, so force may be used on it when a Stop needs it
   stateful  a restart loses something: it is kept, force only on signs of life or a second Stop
   unknown   nothing is known about it: treated as stateful
+  agent     no server: an agent, to which the editor speaks ACP
 
 or why it is left alone. Editors read their files when they start or reload their servers.
 
@@ -45,6 +47,7 @@ Examples:
 
     belay adopt                                   what is on this machine
     belay adopt ~/.cursor/mcp.json --dry-run
+    belay adopt ~/.config/zed/settings.json ~/.jetbrains/acp.json
     belay adopt ~/.cursor/mcp.json .mcp.json --skip browser
     belay adopt --undo ~/.cursor/mcp.json`
 }
@@ -61,7 +64,7 @@ type adopting struct {
 	shown   bool // something was printed
 	failed  bool
 	matched int             // servers that are, or would be, as they should
-	seen    map[string]bool // names of servers
+	seen    map[string]bool // names of servers and agents
 }
 
 // fileResult is what --json prints about a file.
@@ -234,7 +237,7 @@ func (a *adopting) end() error {
 	}
 	for _, name := range slices.Concat(a.Only, a.Skip) {
 		if !a.seen[name] {
-			a.env.Warnf("adopt: no server is named %q", name)
+			a.env.Warnf("adopt: no server or agent is named %q", name)
 		}
 	}
 	switch {
@@ -243,7 +246,7 @@ func (a *adopting) end() error {
 	case a.matched > 0:
 		return nil
 	case a.listing:
-		return exitErrorf(ExitNothing, "adopt: no file with MCP servers was found at the places that are known; name it (see \"belay adopt --help\")")
+		return exitErrorf(ExitNothing, "adopt: no file with MCP servers or agents was found at the places that are known; name it (see \"belay adopt --help\")")
 	case a.Undo:
 		return exitErrorf(ExitNothing, "adopt: nothing was there to be undone")
 	}

@@ -38,7 +38,7 @@ func (a *adopting) show(r *fileResult) {
 		fmt.Fprintln(a.env.Stdout, a.st.paint(warn, oneLine("left alone: "+r.Blocked+" (--force does it all the same)")))
 	}
 	if len(r.Servers) == 0 {
-		a.sayf("no servers")
+		a.sayf("no servers or agents")
 		return
 	}
 	t := table{columns: []column{{head: "SERVER"}, {head: "IN"}, {head: "DO"}, {head: "IS"}, {head: "PROGRAM", min: 12}, {head: "WHY"}}}
@@ -57,23 +57,29 @@ func (a *adopting) show(r *fileResult) {
 		case adopt.Skip:
 			t1 = warn
 		}
-		t.add(cell{oneLine(s.Name), plain}, cell{oneLine(where), faint}, cell{do, t1}, cell{string(s.Restart), plain},
+		is := string(s.Restart)
+		if s.Kind == adopt.Agent {
+			is = string(adopt.Agent)
+		}
+		t.add(cell{oneLine(s.Name), plain}, cell{oneLine(where), faint}, cell{do, t1}, cell{is, plain},
 			cell{oneLine(s.Program), plain}, cell{oneLine(why(&s)), plain})
 	}
 	t.print(a.env.Stdout, a.st)
 }
 
-// why is what people should know before a server is put under Belay.
+// why is what people should know before a server or an agent is put under Belay.
 func why(s *adopt.Server) string {
 	var parts []string
 	if s.Why != "" {
 		parts = append(parts, s.Why)
 	}
 	if s.Action == adopt.Wrap {
-		switch s.Restart {
-		case peers.RestartSafe:
+		switch {
+		case s.Kind == adopt.Agent:
+			parts = append(parts, "a Stop ends its tools; the agent itself is kept unless it ignores the Stop")
+		case s.Restart == peers.RestartSafe:
 			parts = append(parts, "may be restarted: "+s.Known)
-		case peers.RestartStateful:
+		case s.Restart == peers.RestartStateful:
 			parts = append(parts, "kept, enforce auto: "+s.Known)
 		default:
 			parts = append(parts, "kept, enforce auto: not known to be restart safe")
@@ -118,22 +124,35 @@ func (a *adopting) showDiff(text string) {
 // sayDone sums up a file that was, or could be, written.
 func (a *adopting) sayDone(r *fileResult) {
 	n, kept := 0, 0
+	done := map[adopt.Kind]int{}
 	for _, s := range r.Servers {
 		switch {
 		case s.Action.Changes():
 			n++
+			done[s.Kind]++
 		case s.Action == adopt.Keep:
 			kept++
 		}
 	}
 	switch {
 	case r.Changed && a.Undo:
-		a.sayf("%s: as before", count(n, "server"))
+		a.sayf("%s: as before", countKinds(done))
 	case r.Changed:
-		a.sayf("%s: under Belay. Undo it with: belay adopt --undo %s", count(n, "server"), shellWord(r.File))
+		a.sayf("%s: under Belay. Undo it with: belay adopt --undo %s", countKinds(done), shellWord(r.File))
 	case r.Blocked == "" && n == 0 && kept > 0:
 		a.sayf("nothing left to do")
 	}
+}
+
+// countKinds says how many of which kind.
+func countKinds(n map[adopt.Kind]int) string {
+	var parts []string
+	for _, kind := range []adopt.Kind{adopt.ToolServer, adopt.Agent} {
+		if n[kind] > 0 {
+			parts = append(parts, count(n[kind], string(kind)))
+		}
+	}
+	return strings.Join(parts, " and ")
 }
 
 // sayServe prints what belay serve needs for the entries that lead to it.
@@ -219,7 +238,7 @@ func (a *adopting) sayNext() {
 		fmt.Fprintf(a.env.Stdout, "\nNothing was changed. Do it with: %s\n", oneLine(verb+strings.Join(todo, " ")))
 	case changed:
 		a.sayf("")
-		a.sayf("Editors see it when they start, or reload their MCP servers.")
+		a.sayf("Editors see it when they start, or reload their MCP servers and agents.")
 	}
 }
 
