@@ -115,7 +115,9 @@ func (s *Session) outsideLocked() map[*belay.Run]struct{} {
 }
 
 // outside reports whether the call's run does not hang below the session's.
-func (c *call) outside() bool { return c.names != nil && c.names.above != nil }
+func (c *call) outside() bool {
+	return c.names != nil && (c.names.above != nil || !c.names.elsewhere.IsZero())
+}
 
 // registerStopped makes a run of a call whose parent is stopped already: it hangs
 // there, and is stopped before it starts, as if it had come a moment earlier. An
@@ -123,18 +125,17 @@ func (c *call) outside() bool { return c.names != nil && c.names.above != nil }
 func (c *call) registerStopped(spec *belay.Spec, err error, before *stopBefore) (*belay.Run, error) {
 	cause, ok := errors.AsType[*belay.Cancellation](err)
 	switch {
+	case errors.Is(err, belay.ErrEnded) && c.names.placed: // a moment ago
+		c.names.above, spec.Parent = nil, c.s.run
+		return c.s.tree.Register(*spec)
 	case errors.Is(err, belay.ErrEnded):
 		return nil, errParent
-	case !ok:
+	case !ok || c.names.above == nil:
 		return nil, err
 	}
 	spec.ParentID, spec.Parent, spec.Queued = c.names.above.ID(), nil, true
 	if !before.is() {
-		origin := cause.Origin
-		if cause.Cause != belay.CauseParent || origin.IsZero() {
-			origin = spec.ParentID
-		}
-		before.cause = &belay.Cancellation{Stop: cause.Stop, Cause: belay.CauseParent, By: cause.By, Reason: cause.Reason, Via: cause.Via, Origin: origin}
+		before.cause = belowStopped(cause, spec.ParentID)
 	}
 	return c.s.tree.Register(*spec)
 }

@@ -130,7 +130,7 @@ func (c *call) mayStart(leg *call) bool {
 	if c != leg {
 		return c.run.Start()
 	}
-	return c.s.cfg.Gate == nil || c.run == nil || c.run.Cancellation() == nil
+	return c.s.cfg.Gate == nil && c.s.cfg.Placer == nil || c.run == nil || c.run.Cancellation() == nil
 }
 
 // standing reports whether the call is a subscription, which does no work.

@@ -106,7 +106,7 @@ type Config struct {
 	Cgroup      proc.CgroupMode
 
 	Tree   *belay.Tree
-	Parent belay.RunID // the run in another process below which the session hangs
+	Parent belay.RunID // the run, of Tree or of another process, below which the session hangs
 	Owner  string
 	Labels map[string]string
 	Log    *slog.Logger
@@ -127,6 +127,10 @@ type Config struct {
 
 	// Gate is asked before a call that does work is let in; nil: all pass.
 	Gate Gate
+
+	// Placer says below which run each call hangs; nil: below the session's. With
+	// it a call's run is labelled tool_use_id, as with NameRuns.
+	Placer Placer
 
 	// PassCancels says that Belay acts on no cancel of the caller (ORC-64): see
 	// passcancels.go for what that means exactly.

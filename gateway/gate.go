@@ -102,8 +102,12 @@ func (s *Session) stoppedBeforeLocked(c *call, a *mcp.Arrival) (b stopBefore) {
 	return b
 }
 
-// earlyLocked is the Stop by the gate that came before the call; nil: none.
+// earlyLocked is the Stop that came before the call, by the gate or of the run
+// above it in another process; nil: none.
 func (s *Session) earlyLocked(c *call) *belay.Cancellation {
+	if cause := c.stopElsewhere(); cause != nil {
+		return cause
+	}
 	if s.cfg.Gate == nil || !works(c.method) {
 		return nil
 	}

@@ -144,7 +144,7 @@ func FuzzNames(f *testing.F) {
 		a := mcp.Arrival{Message: &m, Traceparent: header, Tracestate: state}
 		c := s.newCall(&a, nil)
 		c.to = make(answers, 1)
-		if !s.nameLocked(c, &a) {
+		if !s.nameLocked(c, &a, belay.RunID{}) {
 			return
 		}
 		var before stopBefore

@@ -39,36 +39,46 @@ const (
 type names struct {
 	labels map[string]string // of the run, the config's included; nil: the config's alone
 	above  *belay.Run        // the run below which the call hangs; nil: the session's
+	placed bool              // the placer said so, not the caller; see placed.go
 	hide   bool              // the request names it in _meta
 	trace  mcp.Trace         // ID "": it is part of none
 	state  string            // the tracestate that goes with it
 	carry  bool              // the server knows the state only if it is added to _meta
+
+	elsewhere belay.RunID // the run of another process below which the call hangs; zero: none
 
 	cancel *passing // of the caller, that goes to the server (PassCancels); nil: none
 }
 
 // nameLocked reads what the caller calls a call. It reports whether the call may
 // go on; if not, it was answered.
-func (s *Session) nameLocked(c *call, a *mcp.Arrival) bool {
-	if !s.cfg.NameRuns && !s.cfg.Trace && a.Parent == "" || mcp.Handshaking(c.method) {
+func (s *Session) nameLocked(c *call, a *mcp.Arrival, place belay.RunID) bool {
+	named := s.cfg.NameRuns || s.cfg.Trace || a.Parent != ""
+	if !named && s.cfg.Placer == nil || mcp.Handshaking(c.method) {
 		return true
 	}
 	said := a.ReadNames()
-	n := names{hide: said.Parents > 0}
-	var err error
-	if n.above, err = s.aboveLocked(a, &said); err != nil {
-		s.log.Info("a call was refused for the run that it names as its parent", "call", c.title(), "error", err)
-		s.replyLocked(c, jsonrpc.AppendError(nil, c.id, mcp.CodeInvalidParams, err.Error(), nil))
-		return false
+	var n names
+	if named {
+		n.hide = said.Parents > 0
+		var err error
+		if n.above, err = s.aboveLocked(a, &said); err != nil {
+			s.log.Info("a call was refused for the run that it names as its parent", "call", c.title(), "error", err)
+			s.replyLocked(c, jsonrpc.AppendError(nil, c.id, mcp.CodeInvalidParams, err.Error(), nil))
+			return false
+		}
 	}
+	n.placeLocked(s, place)
 	if s.cfg.NameRuns || s.cfg.Trace {
 		n.traceLocked(s, a, &said)
+	}
+	if s.cfg.NameRuns || s.cfg.Trace || s.cfg.Placer != nil {
 		n.label(s.cfg.Labels, a, a.Text(said.ToolUse))
 	}
 	if s.cfg.Trace {
 		n.add(labelMethod, c.method) // there are labels: each call is part of a trace then
 	}
-	if n.labels != nil || n.above != nil || n.hide || n.trace.ID != "" {
+	if n.labels != nil || n.above != nil || n.placed || n.hide || n.trace.ID != "" {
 		c.names = &n
 	}
 	return true
@@ -118,7 +128,11 @@ func (c *call) runSpec(kind belay.Kind, address string) belay.Spec {
 		if n.labels != nil {
 			spec.Labels = n.labels
 		}
-		spec.Parent = cmp.Or(n.above, s.run)
+		if n.elsewhere.IsZero() {
+			spec.Parent = cmp.Or(n.above, s.run)
+		} else {
+			spec.Parent, spec.ParentID = nil, n.elsewhere
+		}
 	}
 	return spec
 }

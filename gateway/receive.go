@@ -41,12 +41,13 @@ func (s *Session) Deliver(a mcp.Arrival) {
 }
 
 func (s *Session) deliver(a *mcp.Arrival, b *batch) {
+	place := s.placeOf(a)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch a.Kind {
 	case jsonrpc.Request:
 		s.cancelByTaskLocked(a.Message)
-		s.requestLocked(a, b)
+		s.requestLocked(a, b, place)
 	case jsonrpc.Notification:
 		s.noticeLocked(a)
 	case jsonrpc.Response:
@@ -112,7 +113,7 @@ func begins(frame []byte) string {
 }
 
 // requestLocked registers a request before anything is dispatched.
-func (s *Session) requestLocked(a *mcp.Arrival, b *batch) {
+func (s *Session) requestLocked(a *mcp.Arrival, b *batch, place belay.RunID) {
 	m := a.Message
 	c := s.newCall(a, b)
 	if s.closing || s.failure != nil {
@@ -127,7 +128,7 @@ func (s *Session) requestLocked(a *mcp.Arrival, b *batch) {
 	if s.refuseTaskLocked(c, m) || s.refuseNamelessLocked(c, m) {
 		return
 	}
-	if !s.nameLocked(c, a) {
+	if !s.nameLocked(c, a, place) {
 		return
 	}
 	leg := c

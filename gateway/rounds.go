@@ -140,7 +140,7 @@ func (s *Session) retriedLocked(c *call, m *mcp.Message) *call {
 		s.replyLocked(c, mcp.AppendStopped(nil, c.id, first.run.ID(), cause, first.parked))
 		return nil
 	}
-	if c.outside() && (first.names == nil || first.names.above != c.names.above) {
+	if c.outside() && !c.names.placed && (first.names == nil || first.names.above != c.names.above) {
 		s.replyLocked(c, jsonrpc.AppendError(nil, c.id, mcp.CodeInvalidParams, fmt.Sprintf("%v; this is the next round of a call that hangs elsewhere", errParent), nil))
 		return nil
 	}

@@ -107,10 +107,14 @@ func openSession(ctx context.Context, cfg Config, home mcp.Outlet, w *jsonrpc.Wr
 	}
 	s.rest.f = cfg.Idle
 	s.life, s.end = context.WithCancelCause(context.Background())
-	s.run, err = cfg.Tree.Register(belay.Spec{
+	spec := belay.Spec{
 		Kind: belay.KindSession, Name: cfg.Name, Server: cfg.Name, Owner: cfg.Owner, Labels: cfg.Labels,
 		ParentID: cfg.Parent, Stopper: (*sessionStopper)(s), Ladder: cfg.Ladder, OnCancel: s.stopped,
-	})
+	}
+	if above, err := cfg.Tree.Run(cfg.Parent); err == nil {
+		spec.Parent = above
+	}
+	s.run, err = cfg.Tree.Register(spec)
 	if err != nil {
 		return nil, err
 	}
