@@ -3,7 +3,6 @@ package lease
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,10 +12,10 @@ import (
 	"net/netip"
 	"net/url"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/internal/egress"
 )
 
 // Hooks says where webhooks may go. A webhook makes this process send a request
@@ -81,46 +80,13 @@ func (h Hooks) check(text string) error {
 	return nil
 }
 
-// special are addresses that are neither private by their flag nor public.
-var special = prefixes(
-	"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24",
-	"203.0.113.0/24", "240.0.0.0/4", "::/96", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2001:db8::/32",
-	"2002::/16", "fec0::/10",
-)
-
-// metadata are addresses outside of the link-local ranges at which clouds tell a
-// machine its secrets (seen in their documents in 2026): they are never allowed.
-var metadata = prefixes("100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32", "fd00:ec2::254/128", "fd20:ce::254/128")
-
-func prefixes(list ...string) (p []netip.Prefix) {
-	for _, s := range list {
-		p = append(p, netip.MustParsePrefix(s))
-	}
-	return p
-}
-
 // allows reports whether orders may be sent to the address.
-func (h Hooks) allows(ip netip.Addr) bool {
-	ip = ip.Unmap().WithZone("")
-	for _, p := range metadata {
-		if p.Contains(ip) {
-			return false
-		}
-	}
-	switch {
-	case ip.IsLoopback():
-		return !h.NoLoopback
-	case !ip.IsGlobalUnicast(): // link-local, multicast, unspecified, broadcast
-		return false
-	case ip.IsPrivate():
-		return h.Private
-	}
-	for _, p := range special {
-		if p.Contains(ip) {
-			return h.Private && p.Bits() == 10 && ip.Is4() // what carriers and overlay networks share
-		}
-	}
-	return true
+func (h Hooks) allows(ip netip.Addr) bool { return h.policy().Allows(ip) }
+
+// policy is where orders may go, in the words of the table of addresses. Off is
+// about registering: orders of runs that were registered before are sent.
+func (h Hooks) policy() egress.Policy {
+	return egress.Policy{Private: h.Private, Plain: h.Plain, NoLoopback: h.NoLoopback}
 }
 
 // poster sends orders. Its requests share nothing with any other's: no proxy, no
@@ -136,31 +102,9 @@ type poster struct {
 
 func newPoster(h Hooks) *poster {
 	p := &poster{hooks: h, slots: make(chan struct{}, hooksAtOnce), of: make(map[string]int)}
-	dialer := &net.Dialer{Timeout: hookTime, ControlContext: p.control}
-	p.http = &http.Client{
-		Timeout: hookTime,
-		// A redirect would be a second address that nobody has looked at.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{
-			DialContext: dialer.DialContext, DisableKeepAlives: true, TLSHandshakeTimeout: hookTime,
-			TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12}, MaxResponseHeaderBytes: 16 << 10,
-		},
-	}
+	// Each order has a connection of its own; see package egress for what is looked at.
+	p.http = h.policy().Client(egress.ClientOptions{Timeout: hookTime})
 	return p
-}
-
-type plainKey struct{}
-
-// control looks at the address of a connection that is about to be made.
-func (p *poster) control(ctx context.Context, _, address string, _ syscall.RawConn) error {
-	to, err := netip.ParseAddrPort(address)
-	if err != nil || !p.hooks.allows(to.Addr()) {
-		return errHookAddress
-	}
-	if plain, _ := ctx.Value(plainKey{}).(bool); plain && !p.hooks.Plain && !to.Addr().Unmap().IsLoopback() {
-		return errHookAddress
-	}
-	return nil
 }
 
 // send posts an order once. An error is one that a receipt may show.
@@ -173,11 +117,6 @@ func (p *poster) send(ctx context.Context, owner, hook string, o *Order) error {
 	if err != nil {
 		return err // an order always has a form
 	}
-	u, err := url.Parse(hook)
-	if err != nil {
-		return errHookReach // it was parsed before
-	}
-	ctx = context.WithValue(ctx, plainKey{}, u.Scheme == "http")
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, hook, bytes.NewReader(body))
 	if err != nil {
 		return errHookReach
@@ -201,7 +140,7 @@ func (p *poster) send(ctx context.Context, owner, hook string, o *Order) error {
 func plainly(err error) error {
 	timeout, ok := errors.AsType[net.Error](err)
 	switch {
-	case errors.Is(err, errHookAddress):
+	case errors.Is(err, egress.ErrAddress), errors.Is(err, egress.ErrPlain):
 		return errHookAddress
 	case ok && timeout.Timeout(), errors.Is(err, context.DeadlineExceeded):
 		return errHookTime

@@ -158,15 +158,19 @@ var Table = []Row{
 	},
 
 	{
+		"internal/egress", 0, nil, nil,
+		"which addresses that others have named may be connected to: one table for webhooks and callbacks",
+	},
+	{
 		"rap", 1,
-		[]string{".", "jsonrpc"},
+		[]string{".", "jsonrpc", "internal/egress"},
 		nil,
 		"the RAP dialect and its library for authors of tool servers and runtimes: nothing heavy may hang on it",
 	},
 
 	{
 		"lease", 2,
-		[]string{"."},
+		[]string{".", "internal/egress"},
 		nil,
 		"runs of other people's runtimes: leases, reports and webhooks; knows no door",
 	},
