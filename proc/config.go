@@ -102,7 +102,7 @@ func (r SpareRule) why() string {
 }
 
 // Selection says which processes of a tree an operation means. The zero value
-// is all of them, except those spared by rule. The two parts can be combined.
+// is all of them, except those spared by rule. The parts can be combined.
 //
 // Births are compared in the kernel's unit of 10 ms: a process born in the
 // same unit as OnlySince counts as born since.
@@ -114,6 +114,13 @@ type Selection struct {
 	// OnlySince means only processes born at or after it, and never the
 	// leader: the children of one call, the server kept alive. Zero: off.
 	OnlySince Stamp
+	// Pick, if set, says which processes are meant, and never the leader. It is
+	// asked at every look, so that it sees who was born meanwhile, with all live
+	// processes of the tree: the leader is among them, and who is spared has the
+	// reason in Spare. A spared one that it returns is not harmed, and listed; one
+	// that it does not return is neither. It may be called by several goroutines
+	// at once and must not call methods of the tree.
+	Pick func(live []Process) map[ID]bool
 }
 
 // WhyEarlier is Process.Spare for those spared by a Selection's window.
@@ -128,8 +135,10 @@ const bornUnit = Stamp(10_000_000)
 
 func (s Stamp) unit() Stamp { return s - s%bornUnit }
 
-// everything reports whether nothing is left out by birth.
-func (s Selection) everything() bool { return s.SpareUntil == 0 && s.OnlySince == 0 }
+// everything reports whether nothing is left out.
+func (s Selection) everything() bool {
+	return s.SpareUntil == 0 && s.OnlySince == 0 && s.Pick == nil
+}
 
 // spares reports whether the window spares a process born then.
 func (s Selection) spares(born Stamp) bool {

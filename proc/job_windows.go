@@ -162,6 +162,12 @@ func ticks100(f windows.Filetime) time.Duration {
 	return time.Duration(int64(f.HighDateTime)<<32|int64(f.LowDateTime)) * 100
 }
 
+// alive reports whether exactly this process exists.
+func alive(id ID) bool {
+	p := Process{PID: id.PID}
+	return times(&p) && p.Start == id.Born
+}
+
 // terminateID ends exactly this process: the handle pins it, its birth proves
 // it.
 func terminateID(id ID) error {

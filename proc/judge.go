@@ -111,8 +111,13 @@ func split(v *view, members []Process, leader ID, sel Selection) (means, spared 
 		}
 		return ""
 	})
+	var picked map[ID]bool
+	if sel.Pick != nil {
+		picked = sel.Pick(members)
+	}
 	for _, p := range members {
 		switch {
+		case sel.Pick != nil && (!picked[p.ID()] || p.ID() == leader):
 		case p.Spare != "":
 			spared = append(spared, p)
 		case sel.means(p.Start, p.ID() == leader):

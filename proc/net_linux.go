@@ -38,8 +38,21 @@ func isDaemonSocket(path string) bool {
 // containerd, cri-o) that the tree is connected to now, sorted, without
 // duplicates. Ask before a kill: afterwards there is nothing to see. Spared
 // processes are left out, as they go on.
-func (t *Tree) HeldDaemon() []string {
-	members := t.connected()
+func (t *Tree) HeldDaemon() []string { return heldDaemon(t.connected()) }
+
+// Connections is HeldDaemon and RemoteConns for some processes of a tree alone,
+// of which those that are gone hold nothing.
+func Connections(of []ID) (daemons, remote []string) {
+	var members []Process
+	for _, id := range of {
+		if p, ok := readProc(id.PID); ok && p.Start == id.Born {
+			members = append(members, p)
+		}
+	}
+	return heldDaemon(members), remoteConns(members)
+}
+
+func heldDaemon(members []Process) []string {
 	if len(members) == 0 {
 		return nil
 	}
@@ -60,8 +73,9 @@ func (t *Tree) HeldDaemon() []string {
 // RemoteConns returns the remote ends (address:port) of established TCP
 // connections of the tree that leave this machine, sorted, without
 // duplicates, at most 50. It names where work may go on, and proves nothing.
-func (t *Tree) RemoteConns() []string {
-	members := t.connected()
+func (t *Tree) RemoteConns() []string { return remoteConns(t.connected()) }
+
+func remoteConns(members []Process) []string {
 	sockets := socketInodes(members)
 	if len(sockets) == 0 {
 		return nil
