@@ -46,6 +46,21 @@ func TestBareMeasurements(t *testing.T) {
 	}
 }
 
+// An agent of this program's own is measured as it is, and through the relay.
+func TestBareACP(t *testing.T) {
+	b := &bench{rounds: 1, quick: true, dir: t.TempDir()}
+	for _, measure := range []func() error{b.acpUpdates, b.acpThroughput, b.acpStops} {
+		if err := measure(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, r := range b.report.rows {
+		if !strings.HasPrefix(r.name, "processor") && (r.value("direct") <= 0 || r.value("relay") <= 0) {
+			t.Errorf("%s: direct %v, relay %v", r.name, r.value("direct"), r.value("relay"))
+		}
+	}
+}
+
 func TestReceipts(t *testing.T) {
 	const out = `{"runs":[{"receipt":{"verdict":"confirmed","steps":[
 		{"at":"2026-01-01T00:00:00Z","step":"told"},

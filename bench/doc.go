@@ -24,6 +24,14 @@
 // same rounds with a tenth of the calls; where npm cannot install them the rows
 // say so, and where one fails the row says how.
 //
+// # ACP
+//
+// The editor and the agent are this same binary. An update says itself when the
+// agent wrote it, and the update that answers a Stop says when that was read; the
+// relay is the one of stdio. Updates that follow each other closely flatter
+// everybody, since nobody falls asleep in between, so there is a row with a pause
+// before each as well.
+//
 // # What it is not
 //
 // It is no test: it compares each figure with its bar and prints both, and

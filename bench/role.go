@@ -16,14 +16,15 @@ import (
 
 // roleMarker is the first argument that makes this binary one of the peers of
 // the HTTP figures: roleStdio and roleHTTP are the same server of the official
-// Go SDK, roleProxy is the bare relay of HTTP, and roleFlood a client that sends
-// bad cancels.
+// Go SDK, roleProxy is the bare relay of HTTP, roleFlood a client that sends bad
+// cancels, and roleAgent an ACP agent.
 const (
 	roleMarker = "bench-peer"
 	roleStdio  = "stdio"
 	roleHTTP   = "http"
 	roleProxy  = "proxy"
 	roleFlood  = "flood"
+	roleAgent  = "agent"
 )
 
 // role is a command line: a role of this binary with its two arguments.
@@ -60,6 +61,8 @@ func play(name, one, two string) error {
 		return proxy(one)
 	case roleFlood: // the server's URL, a token
 		return sendFlood(one, two)
+	case roleAgent:
+		return playAgent(os.Stdin, os.Stdout)
 	default:
 		return fmt.Errorf("there is no role %q", name)
 	}

@@ -8,11 +8,21 @@ import (
 
 // startup measures from exec to the answer of initialize.
 func (b *bench) startup() error {
+	return b.startupOf("start-up: exec -> initialize answered", b.ways(), b.server(""), func(argv []string) (closer, error) {
+		return openPeer(argv, b.env())
+	})
+}
+
+// closer is what was started.
+type closer interface{ close() error }
+
+// startupOf measures how long each way to a peer takes to open.
+func (b *bench) startupOf(what string, ways []way, peer []string, open func(argv []string) (closer, error)) error {
 	values := map[string][]float64{}
 	for range b.rounds * 4 {
-		for _, w := range b.ways() {
+		for _, w := range ways {
 			began := time.Now()
-			p, err := openPeer(w.wrap(b.server("")), b.env())
+			p, err := open(w.wrap(peer))
 			if err != nil {
 				return fmt.Errorf("%s: %w", w.name, err)
 			}
@@ -20,7 +30,7 @@ func (b *bench) startup() error {
 			_ = p.close()
 		}
 	}
-	r := b.report.compare("start-up: exec -> initialize answered", "ms", values)
+	r := b.report.compare(what, "ms", values)
 	r.bar = "<= 30 over direct"
 	if r.has("belay") {
 		r.note = fmt.Sprintf("%+.1f over direct", r.value("belay")-r.value("direct"))
@@ -36,6 +46,11 @@ func (b *bench) idle() error {
 		return err
 	}
 	defer ps.close()
+	return idleOf(b, "", ps, "echo", "{}")
+}
+
+// idleOf lets what is in the middle fall idle, after some calls, and looks.
+func idleOf[C client](b *bench, what string, ps *peers[C], tool, args string) error {
 	// Belay takes itself for idle after 5 to 10 s in which nothing has passed, and gives
 	// back then what it does not need for waiting.
 	settle, watch := 11*time.Second, 5*time.Second
@@ -44,7 +59,7 @@ func (b *bench) idle() error {
 	}
 	for _, name := range ps.names {
 		for range 20 {
-			if _, err := ps.open[name].call("echo", `{}`); err != nil {
+			if _, err := ps.open[name].call(tool, args); err != nil {
 				return err
 			}
 		}
@@ -54,7 +69,7 @@ func (b *bench) idle() error {
 	before := map[string]float64{}
 	processes := map[string]int{}
 	for _, name := range ps.names {
-		pids, err := middle(ps.open[name].cmd.Process.Pid)
+		pids, err := middle(ps.open[name].root())
 		if err != nil {
 			return err
 		}
@@ -69,18 +84,18 @@ func (b *bench) idle() error {
 	}
 	time.Sleep(watch)
 	for _, name := range ps.names {
-		pids, _ := middle(ps.open[name].cmd.Process.Pid)
+		pids, _ := middle(ps.open[name].root())
 		after, err := wakeUps(pids)
 		if err != nil {
 			return err
 		}
 		wakes[name] = []float64{(after - before[name]) / watch.Seconds()}
 	}
-	r := b.report.compare("idle memory (PSS) of what is in the middle", "MB", memory)
+	r := b.report.compare(what+"idle memory (PSS) of what is in the middle", "MB", memory)
 	r.bar = "<= 15"
 	r.note = fmt.Sprintf("%d processes: Belay and its guardian", processes["belay"])
 	r.judge(r.has("belay") && r.value("belay") <= 15)
-	r = b.report.compare("idle wake-ups", "per s", wakes)
+	r = b.report.compare(what+"idle wake-ups", "per s", wakes)
 	r.bar = "none"
 	r.judge(r.has("belay") && r.value("belay") < 0.5)
 	return nil
