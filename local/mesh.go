@@ -28,6 +28,7 @@ type MeshOptions struct {
 type Mesh struct {
 	dirs    []string
 	timeout time.Duration
+	only    []int // the processes to be asked; nil: all
 }
 
 var _ belay.Control = (*Mesh)(nil)
@@ -38,6 +39,20 @@ func NewMesh(o MeshOptions) *Mesh {
 		o.Timeout = DefaultTimeout
 	}
 	return &Mesh{dirs: o.Dirs, timeout: o.Timeout}
+}
+
+// Only is the Mesh of these processes of it alone.
+func (m *Mesh) Only(pids ...int) *Mesh {
+	return &Mesh{dirs: m.dirs, timeout: m.timeout, only: append([]int{}, pids...)}
+}
+
+// sockets are those to be asked.
+func (m *Mesh) sockets() ([]string, error) {
+	paths, err := sockets(m.dirs)
+	if m.only != nil {
+		paths = slices.DeleteFunc(paths, func(path string) bool { return !slices.Contains(m.only, socketPid(path)) })
+	}
+	return paths, err
 }
 
 // Process is one Belay process as it introduced itself.
@@ -75,7 +90,7 @@ type reply struct {
 // askAll sends a request to every process at the same time. A reply that broke
 // off is left out, and is an error.
 func (m *Mesh) askAll(ctx context.Context, req *request) ([]reply, error) {
-	paths, dirErr := sockets(m.dirs)
+	paths, dirErr := m.sockets()
 	replies := make([]*reply, len(paths))
 	errs := make([]error, len(paths), len(paths)+1)
 	var wg sync.WaitGroup

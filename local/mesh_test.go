@@ -42,6 +42,12 @@ func TestListJoinsProcesses(t *testing.T) {
 	if list, _ := m.List(t.Context(), belay.Filter{Limit: 2}); len(list) != 2 || list[0].ID != want[0] {
 		t.Errorf("with Limit 2: %v", ids(list))
 	}
+	if list, err := m.Only(os.Getpid()).List(t.Context(), belay.Filter{}); err != nil || !slices.Equal(ids(list), want[3:]) {
+		t.Errorf("only this process: %v, %v", ids(list), err)
+	}
+	if list, err := m.Only().List(t.Context(), belay.Filter{}); err != nil || len(list) != 0 {
+		t.Errorf("only nobody: %v, %v", ids(list), err)
+	}
 	d, err := m.Get(t.Context(), b.Runs[0])
 	if err != nil || d.Name != "b1" || d.Pid == os.Getpid() || d.Pid == 0 {
 		t.Errorf("Get = %+v, %v", d, err)

@@ -69,7 +69,7 @@ func (m *Mesh) watch(ctx context.Context, f belay.Filter, yield func(belay.Event
 
 // scan opens a stream to each socket that has none.
 func (w *watcher) scan(ctx context.Context) error {
-	paths, err := sockets(w.mesh.dirs)
+	paths, err := w.mesh.sockets()
 	maps.DeleteFunc(w.passed, func(path string, _ bool) bool { return !slices.Contains(paths, path) })
 	for _, path := range paths {
 		if w.streams[path] || w.passed[path] {
