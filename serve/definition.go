@@ -86,7 +86,7 @@ func (d *Definition) gateway(o *Options) gateway.Config {
 		Facts:        d.factsFor(o), Cgroup: o.Cgroup,
 		Tree: o.Tree, Parent: o.Parent, Owner: o.Owner, Labels: d.Labels,
 		Log: o.Log, Idle: o.Idle, Ticket: o.Ticket,
-		Gate: o.Gate, Counter: o.Counter, PassCancels: o.PassCancels, NameRuns: o.NameRuns, Trace: o.Trace,
+		Gate: o.Gate, Placer: o.Placer, Counter: o.Counter, PassCancels: o.PassCancels, NameRuns: o.NameRuns, Trace: o.Trace,
 	}
 	if len(d.Command) == 0 {
 		c.Isolation = gateway.IsolationShared // there is no process to be isolated
@@ -162,9 +162,9 @@ func environ(changes map[string]string) []string {
 }
 
 // handler is the configuration of the transport in front of the server.
-func (d *Definition) handler(o *Options, b httpserver.Backend) httpserver.Config {
+func (d *Definition) handler(o *Options, b httpserver.Backend, path string) httpserver.Config {
 	c := httpserver.Config{
-		Backend: b, Path: Path(d.Name), Identify: o.Identify,
+		Backend: b, Path: path, Identify: o.Identify,
 		AllowedHosts: o.AllowedHosts, AllowedOrigins: o.AllowedOrigins,
 		Log: o.Log.With("server", d.Name),
 	}

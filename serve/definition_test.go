@@ -87,11 +87,11 @@ servers:
 		"no hooks":      b.Stop == nil && b.Facts == o.Facts && b.Env == nil,
 		"known":         defs[2].gateway(o).RestartSafe,
 		"drain":         !defs[3].gateway(o).RestartSafe,
-		"disconnect":    defs[0].handler(&Options{Log: discard}, nil).Disconnect == httpserver.CancelAfter && defs[0].handler(&Options{Log: discard}, nil).CancelAfter == 7*time.Second,
-		"detach":        defs[1].handler(&Options{Log: discard}, nil).Disconnect == httpserver.Detach,
+		"disconnect":    defs[0].handler(&Options{Log: discard}, nil, "/x").Disconnect == httpserver.CancelAfter && defs[0].handler(&Options{Log: discard}, nil, "/x").CancelAfter == 7*time.Second,
+		"detach":        defs[1].handler(&Options{Log: discard}, nil, "/x").Disconnect == httpserver.Detach,
 		"equal":         defs[2].equal(&defs[2]),
 		"not equal":     !defs[2].equal(&defs[3]),
-		"path":          defs[0].handler(&Options{Log: discard}, nil).Path == "/mcp/a",
+		"path":          defs[0].handler(&Options{Log: discard}, nil, "/x").Path == "/mcp/a",
 	} {
 		if !ok {
 			t.Errorf("%s: %+v", what, a)
@@ -143,10 +143,10 @@ servers:
   b: {url: "http://127.0.0.1:1/mcp"}
 `)
 	o := &Options{Log: slog.New(slog.DiscardHandler)}
-	if n := defs[0].handler(o, nil).MaxSessions; n != maxProcessSessions {
+	if n := defs[0].handler(o, nil, "/x").MaxSessions; n != maxProcessSessions {
 		t.Errorf("a server on stdio may have %d sessions", n)
 	}
-	if n := defs[1].handler(o, nil).MaxSessions; n != 0 {
+	if n := defs[1].handler(o, nil, "/x").MaxSessions; n != 0 {
 		t.Errorf("a remote server may have %d sessions, want the transport's default", n)
 	}
 }

@@ -61,12 +61,13 @@ const (
 	legacyFor = 5 * time.Minute // before a server is asked again whether it speaks 2026-07-28
 )
 
-func newEndpoint(o *Options, def Definition) *endpoint {
+// newEndpoint is a definition that is served at a path.
+func newEndpoint(o *Options, def Definition, path string) *endpoint {
 	e := &endpoint{
 		o: o, def: def,
 		sessions: map[*held]struct{}{}, shared: map[string]*shared{}, closing: make(chan struct{}),
 	}
-	e.handler = httpserver.New(def.handler(o, e))
+	e.handler = httpserver.New(def.handler(o, e, path))
 	return e
 }
 

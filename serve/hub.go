@@ -40,9 +40,10 @@ type Options struct {
 	AllowedHosts   []string
 	AllowedOrigins []string
 
-	// Gate, Counter, PassCancels, NameRuns and Trace are those of [gateway.Config], of
-	// every session.
+	// Gate, Placer, Counter, PassCancels, NameRuns and Trace are those of
+	// [gateway.Config], of every session.
 	Gate        gateway.Gate
+	Placer      gateway.Placer
 	Counter     gateway.Counter
 	PassCancels bool
 	NameRuns    bool
@@ -75,8 +76,7 @@ type Hub struct {
 	wg      sync.WaitGroup // of leaving endpoints; Add under mu while !closing
 }
 
-// New returns a hub without servers.
-func New(o Options) *Hub {
+func (o Options) withDefaults() Options {
 	if o.Facts == nil {
 		o.Facts = &peers.Facts{}
 	}
@@ -89,6 +89,12 @@ func New(o Options) *Hub {
 			return s, nil
 		}
 	}
+	return o
+}
+
+// New returns a hub without servers.
+func New(o Options) *Hub {
+	o = o.withDefaults()
 	guard := httpserver.Guard{AllowedHosts: o.AllowedHosts, AllowedOrigins: o.AllowedOrigins}
 	h := &Hub{o: o, mux: http.NewServeMux(), guard: guard, current: map[string]*endpoint{}, leaving: map[string][]*endpoint{}}
 	h.joined = newJoined(&h.o, h.list)
@@ -214,7 +220,7 @@ func (h *Hub) Apply(defs []Definition) (Changes, error) {
 			done.Changed = append(done.Changed, d.Name)
 			left = append(left, is)
 		}
-		next[d.Name] = newEndpoint(&h.o, *d)
+		next[d.Name] = newEndpoint(&h.o, *d, Path(d.Name))
 	}
 	for _, name := range h.order {
 		if next[name] == nil {

@@ -26,13 +26,18 @@ const h2Streams = 2_000
 // requests, who is at its other end for example; they are called in their order,
 // before the TLS handshake, on the goroutine that accepts.
 func (h *Hub) Server(conn ...func(ctx context.Context, c net.Conn) context.Context) *http.Server {
+	return NewServer(h, h.o.Log, conn...)
+}
+
+// NewServer is [Hub.Server] for any handler.
+func NewServer(handler http.Handler, log *slog.Logger, conn ...func(ctx context.Context, c net.Conn) context.Context) *http.Server {
 	return &http.Server{
-		Handler:           h,
+		Handler:           handler,
 		ReadHeaderTimeout: headerWait,
 		MaxHeaderBytes:    headerMax,
 		IdleTimeout:       idleWait,
 		ConnState:         newCrowd().state,
-		ErrorLog:          slog.NewLogLogger(h.o.Log.Handler(), slog.LevelDebug),
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			for _, f := range conn {
 				ctx = f(ctx, c) //nolint:fatcontext // each adds its own
