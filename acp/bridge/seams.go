@@ -56,8 +56,9 @@ type Front interface {
 	// now on; nil: the session itself. It returns when the servers know.
 	Place(session, turn *belay.Run)
 
-	// Calls lists the calls in flight below a turn, each with the tool call of the
-	// agent that it belongs to, if that is known (ACP-B13).
+	// Calls lists the calls below a turn that are in flight or were stopped, each
+	// with the tool call of the agent that it belongs to, if that is known (ACP-B13).
+	// It asks other processes, which takes some milliseconds.
 	Calls(turn *belay.Run) []Fronted
 
 	// Close ends what the session's servers hold.
@@ -75,7 +76,8 @@ type Fronted struct {
 	Run      belay.RunID
 	Name     string // the MCP tool
 	Server   string
-	ToolCall string // the agent's toolCallId, "" if unknown
+	ToolCall string         // the agent's toolCallId, "" if unknown
+	Receipt  *belay.Receipt // how its Stop stands; nil: it was not stopped
 }
 
 // Agent is the agent's process with all that hangs below it. Its methods are safe
