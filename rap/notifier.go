@@ -72,6 +72,8 @@ type Notifier struct {
 	life    context.Context
 	end     context.CancelCauseFunc
 
+	list func() []target // a runtime's, in place of targets; nil: targets
+
 	mu      sync.Mutex // guards the fields below
 	targets []target   // never changed, only replaced
 	closed  bool
@@ -138,7 +140,7 @@ func (n *Notifier) Cancel(c CancelNotice, report func(Told)) error {
 	if err != nil {
 		return err
 	}
-	return n.tell(body, func(t *target) string { return t.cancel }, report)
+	return n.tell(n.all(), body, toCancel, report)
 }
 
 // CloseThread tells all servers that a thread is over. It is otherwise like Cancel.
@@ -147,25 +149,30 @@ func (n *Notifier) CloseThread(c CloseNotice, report func(Told)) error {
 	if err != nil {
 		return err
 	}
-	return n.tell(body, func(t *target) string { return t.close }, report)
+	return n.tell(n.all(), body, toClose, report)
 }
 
-// Servers is how many servers there are.
-func (n *Notifier) Servers() int {
+func toCancel(t *target) string { return t.cancel }
+func toClose(t *target) string  { return t.close }
+
+// all are the servers as they are now.
+func (n *Notifier) all() []target {
+	if n.list != nil {
+		return n.list()
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return len(n.targets)
+	return n.targets
 }
 
 // tell starts one delivery for each server. Whoever comes late in a long list is
 // not behind anybody: no delivery waits for another.
-func (n *Notifier) tell(body []byte, to func(*target) string, report func(Told)) error {
+func (n *Notifier) tell(list []target, body []byte, to func(*target) string, report func(Told)) error {
 	n.mu.Lock()
 	if n.closed {
 		n.mu.Unlock()
 		return fmt.Errorf("notify: %w", belay.ErrClosed)
 	}
-	list := n.targets
 	n.wg.Add(len(list))
 	n.mu.Unlock()
 	began := time.Now()

@@ -1,0 +1,203 @@
+package rap
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/belayhq/belay"
+)
+
+// maxCallbacks bounds how many bodies are read at the same time: together they
+// could hold as many times MaxMessage.
+const maxCallbacks = 1024
+
+// The rate of messages to one callback URL that are no result (RAP-42, RAP-79).
+const (
+	callbackRate  = 50  // a second
+	callbackBurst = 100 // at once
+)
+
+// ServeHTTP takes the messages of tool servers: POST, at a path of one segment
+// below that of the callback URL. The token in it is the proof of who sends it.
+//
+//	200  taken; also a duplicate, and one that came too late: both change nothing
+//	400  malformed; the call stays pending
+//	404  unknown or expired token, or ids that are not those of its call
+//	405  no POST
+//	413  over [MaxMessage]
+//	429, 503  too much at once; again after Retry-After
+//
+// Bodies are empty.
+func (rt *Runtime) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	key, ok := rt.token(r.URL.EscapedPath())
+	if !ok {
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	if r.Method != http.MethodPost {
+		w.Header().Set("Allow", http.MethodPost)
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	}
+	c, s := rt.lookup(key)
+	if c == nil && s == nil {
+		rt.log.Debug("a message came to an unknown or expired callback URL; it was dropped")
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	m, status := rt.read(w, r)
+	if m != nil {
+		status = rt.take(m, c, s)
+	}
+	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	w.WriteHeader(status)
+}
+
+// token is the digest of the token in a path.
+func (rt *Runtime) token(path string) (tokenKey, bool) {
+	rt.mu.Lock()
+	prefix := rt.path
+	rt.mu.Unlock()
+	text, ok := strings.CutPrefix(path, prefix+"/")
+	if !ok {
+		return tokenKey{}, false
+	}
+	return keyOf(text)
+}
+
+func (rt *Runtime) lookup(key tokenKey) (*Pending, *Subscription) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	return rt.calls[key], rt.subs[key]
+}
+
+// reading is a place among those whose bodies are read.
+var reading = make(chan struct{}, maxCallbacks)
+
+// read reads one message; nil with the status that says what was wrong.
+func (rt *Runtime) read(w http.ResponseWriter, r *http.Request) (Message, int) {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != ContentType {
+		rt.log.Warn("a tool server sent something that is no JSON; it was refused", "type", r.Header.Get("Content-Type"))
+		return nil, http.StatusBadRequest
+	}
+	if r.ContentLength > MaxMessage {
+		return nil, http.StatusRequestEntityTooLarge
+	}
+	select {
+	case reading <- struct{}{}:
+		defer func() { <-reading }()
+	default:
+		return nil, http.StatusServiceUnavailable
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(callbackWait))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxMessage))
+	if err != nil {
+		if _, large := errors.AsType[*http.MaxBytesError](err); large {
+			return nil, http.StatusRequestEntityTooLarge
+		}
+		return nil, http.StatusBadRequest
+	}
+	m, err := ParseMessage(body)
+	if err != nil {
+		rt.log.Warn("a tool server sent a malformed message; it was refused", "error", err)
+		return nil, http.StatusBadRequest
+	}
+	return m, 0
+}
+
+// callbackWait bounds how long a body may take.
+const callbackWait = 30 * time.Second
+
+// take hands a message to the call or subscription of its token, under the lock of
+// the thread (RAP-70), and returns the status of the answer.
+func (rt *Runtime) take(m Message, c *Pending, s *Subscription) int {
+	th, id, rate := threadOf(c, s)
+	group, of := m.Address()
+	if group != th.id || of != id && m.Type() != TypeView {
+		rt.log.Warn("a message named another call than its callback URL; it was dropped", "type", m.Type())
+		return http.StatusNotFound // RAP-68
+	}
+	if m.Type() != TypeResult && !rate.allow(time.Now()) {
+		return http.StatusTooManyRequests
+	}
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	ok := true
+	switch m := m.(type) {
+	case *ToolResult:
+		if c != nil { // else it is a second result of what subscribed before a restart
+			c.takeLocked(m)
+		}
+	case *SubscriptionEvent:
+		ok = s == nil || s.takeLocked(m)
+	case *OAuth:
+		if c != nil {
+			c.authoriseLocked(m)
+		}
+	case *UserChoice:
+		if c != nil {
+			c.chooseLocked(m)
+		}
+	case *ViewUpdate:
+		ok = th.viewLocked(m)
+	}
+	if !ok {
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusOK
+}
+
+func threadOf(c *Pending, s *Subscription) (*Thread, string, *meter) {
+	if s != nil {
+		return s.th, s.ID, &s.rate
+	}
+	return c.th, c.inv.ID, &c.rate
+}
+
+// takeLocked takes the result of the call. One that comes after the end is
+// evidence if the call was stopped, and nothing otherwise: it never reopens it
+// (RAP-26, RAP-68, RAP-93).
+func (c *Pending) takeLocked(r *ToolResult) {
+	outcome := belay.Completed
+	if failed(r) {
+		outcome = belay.Failed
+	}
+	switch {
+	case c.run.Finish(outcome): // else it was stopped, or it is a duplicate
+		if r.Subscription {
+			r = c.subscribeLocked(r)
+		}
+		c.endLocked(r, nil)
+	case c.run.Cancellation() != nil && !c.late:
+		c.late = true
+		c.lateLocked(r)
+	}
+}
+
+// meter is a rate of its own for each call. The zero value is full.
+type meter struct {
+	mu   sync.Mutex
+	used float64
+	at   time.Time
+}
+
+func (m *meter) allow(now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.at.IsZero() {
+		m.used = max(0, m.used-now.Sub(m.at).Seconds()*callbackRate)
+	}
+	m.at = now
+	if m.used+1 > callbackBurst {
+		return false
+	}
+	m.used++
+	return true
+}
