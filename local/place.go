@@ -63,6 +63,10 @@ func (p *Parent) Place(ctx context.Context, call Asked) belay.RunID {
 	return p.Run()
 }
 
+// Places reports whether the parent's process says where calls hang; false for a
+// nil Parent. It does not change.
+func (p *Parent) Places() bool { return p != nil && p.places }
+
 // bounded leaves out what is too long to be somebody's name.
 func bounded(text string) string {
 	if len(text) > maxText {

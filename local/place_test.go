@@ -139,7 +139,7 @@ func TestPlaceIsBounded(t *testing.T) {
 		t.Errorf("without a parent: %s", at)
 	}
 	var none *Parent
-	if !none.Place(t.Context(), Asked{}).IsZero() || none.StopOf(f.session.ID()) != nil {
+	if none.Places() || !f.p.Places() || !none.Place(t.Context(), Asked{}).IsZero() || none.StopOf(f.session.ID()) != nil {
 		t.Error("a nil Parent places")
 	}
 }

@@ -191,6 +191,7 @@ func (c *wrapCmd) config(h *host, name string, command []string, labels map[stri
 		},
 		Isolation: gateway.Isolation(c.Isolation), Drain: c.Drain, RestartSafe: safe, Facts: h.facts, Cgroup: c.cgroup(),
 		Tree: h.tree, Parent: h.parent.Run(), Owner: h.owner, Labels: labels, Log: h.log, Ticket: h.ticket(), Idle: rest,
+		Placer: h.placer(name),
 	}
 }
 
