@@ -73,15 +73,8 @@ func (k *kit) installSuite(dir string) error {
 // findNode is the Node that was installed with the suite, or that of the
 // machine where there is no package for it.
 func findNode(dir string) (string, error) {
-	cpu := map[string]string{"amd64": "x64"}[runtime.GOARCH]
-	if cpu == "" {
-		cpu = runtime.GOARCH
-	}
-	for _, name := range []string{"node-", "node-bin-"} {
-		path := filepath.Join(dir, "node_modules", name+runtime.GOOS+"-"+cpu, "bin", "node")
-		if _, err := os.Stat(path); err == nil {
-			return path, nil
-		}
+	if path := pinned.Node(dir); path != "" {
+		return path, nil
 	}
 	path, err := exec.LookPath("node")
 	if err != nil {

@@ -19,13 +19,18 @@ func newBatch(jobs int) *batch { return &batch{slots: make(chan struct{}, max(1,
 // run starts the session of a row when there is room for it; its error becomes
 // the row's problem.
 func (b *batch) run(l line, r *row, name string, session func() error) {
+	b.do(l, &r.problem, fmt.Sprintf("%s (%s)", name, r.way()), session)
+}
+
+// do is run for any line; problem is the line's.
+func (b *batch) do(l line, problem *string, name string, session func() error) {
 	b.lines = append(b.lines, l)
 	b.slots <- struct{}{}
-	fmt.Fprintf(os.Stderr, "interop: %s (%s)\n", name, r.way())
+	fmt.Fprintf(os.Stderr, "interop: %s\n", name)
 	b.wg.Go(func() {
 		defer func() { <-b.slots }()
 		if err := session(); err != nil {
-			r.problem = err.Error()
+			*problem = err.Error()
 		}
 	})
 }

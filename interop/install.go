@@ -21,6 +21,7 @@ var peerFiles embed.FS
 type peers struct {
 	node    string            // folder with the scripts and node_modules; "" = not there
 	python  map[string]string // "v1", "v2" -> interpreter of its environment
+	acpNode string            // the Node of the agents
 	missing []string          // what could not be installed, and why
 }
 

@@ -32,6 +32,8 @@ func peer() (code int, is bool) {
 		return goServer(os.Args[2:]), true
 	case goAckMarker:
 		return goAckServer(), true
+	case slowMarker:
+		return slow(os.Args[2:]), true
 	}
 	return 0, false
 }
@@ -46,44 +48,63 @@ type harness struct {
 	peers   peers
 	stdio   table
 	http    table
+	acp     table
+	agents  []acpAgent // that are installed
+	record  string     // folder for what went over the wire; "" = nothing is kept
 }
 
 func run() int {
-	h := &harness{stdio: stdioTable(), http: httpTable()}
-	var only, md, belayPath, part string
+	h := &harness{stdio: stdioTable(), http: httpTable(), acp: acpTable()}
+	var only, md, belayPath, part, agents string
 	var bare bool
 	flag.StringVar(&only, "only", "", "run only the rows whose name contains this")
 	flag.StringVar(&md, "md", "", "also write the table as Markdown to this file")
 	flag.StringVar(&belayPath, "belay", "", "binary to test (default: built from this checkout)")
-	flag.StringVar(&part, "part", "", "run only this part: stdio or http")
-	flag.IntVar(&h.jobs, "jobs", 4, "how many rows are run at once over HTTP; over stdio it is half of that")
+	flag.StringVar(&part, "part", "", "run only this part: stdio, http or acp")
+	flag.StringVar(&agents, "agents", "", "the agents of the part acp, separated by commas: "+strings.Join(acpNames(), ", ")+" (default: all; with $CI set two of them)")
+	flag.StringVar(&h.record, "record", "", "write what went over the wire in the bare sessions of agents into this folder")
+	flag.IntVar(&h.jobs, "jobs", 4, "how many rows are run at once over HTTP; otherwise it is half of that")
 	flag.BoolVar(&bare, "bare", false, "run the bare rows only, without Belay")
 	flag.BoolVar(&h.verbose, "v", false, "show the peers' stderr and every step")
 	flag.Parse()
 
+	chosen, err := acpSelected(agents)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "interop:", err)
+		return 2
+	}
 	if err := h.prepare(belayPath, bare); err != nil {
 		fmt.Fprintln(os.Stderr, "interop:", err)
 		return 1
 	}
 	defer os.RemoveAll(h.dir)
-	h.peers.install(h.cache)
-	if part != "http" {
+	wanted := func(name string) bool { return part == "" || part == name }
+	if wanted("stdio") || wanted("http") {
+		h.peers.install(h.cache)
+	}
+	if wanted("stdio") {
 		h.clients(only)
 		h.servers(only)
 		h.stopAcks(only)
 	}
-	if part != "stdio" {
+	if wanted("http") {
 		h.overHTTP(only)
 	}
-	fmt.Print(h.stdio.text(), h.http.text())
+	if wanted("acp") {
+		h.overACP(chosen, only)
+	}
+	tables := []*table{&h.stdio, &h.http, &h.acp}
+	for _, t := range tables {
+		fmt.Print(t.text())
+	}
 	if md != "" {
-		if err := os.WriteFile(md, []byte(document(h.peers.versions(), &h.stdio, &h.http)), 0o644); err != nil {
+		if err := os.WriteFile(md, []byte(document(append(h.peers.versions(), h.acpPins()...), tables...)), 0o644); err != nil {
 			fmt.Fprintln(os.Stderr, "interop:", err)
 			return 1
 		}
 	}
 	h.peers.reportMissing()
-	return verdict(&h.stdio, &h.http)
+	return verdict(tables...)
 }
 
 // prepare makes the scratch directory and builds Belay.

@@ -33,6 +33,10 @@ var Table = []Row{
 		"defective tools for tests and the demo; hand-made JSON, so that it can break the protocol",
 	},
 	{
+		"internal/fakemodel", 0, nil, nil,
+		"a model on loopback for real agents under test; knows the interfaces of models and nothing of Belay",
+	},
+	{
 		"internal/sdkfake", 1,
 		[]string{"internal/faketool"},
 		[]string{"github.com/modelcontextprotocol/go-sdk"},
@@ -254,7 +258,7 @@ var Table = []Row{
 	},
 	{
 		"interop", 6,
-		[]string{"internal/faketool", "internal/pinned", "stopack"},
+		[]string{"internal/fakemodel", "internal/faketool", "internal/pinned", "stopack"},
 		[]string{"github.com/modelcontextprotocol/go-sdk"},
 		"drives the built binary with other people's clients and servers",
 	},

@@ -80,6 +80,7 @@ func NewClient(r io.Reader, w io.WriteCloser) *Client {
 // ClientOptions say how the command of a client is started.
 type ClientOptions struct {
 	Env    []string  // added to the environment of this process
+	Alone  bool      // Env is the whole environment
 	Dir    string    // working directory; "" = this process's
 	Stderr io.Writer // nil = this process's stderr
 }
@@ -87,7 +88,10 @@ type ClientOptions struct {
 // StartClient starts a command and talks to its stdio.
 func StartClient(argv []string, opt ClientOptions) (*Client, error) {
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Env = append(os.Environ(), opt.Env...)
+	cmd.Env = opt.Env
+	if !opt.Alone {
+		cmd.Env = append(os.Environ(), opt.Env...)
+	}
 	cmd.Dir = opt.Dir
 	cmd.Stderr = opt.Stderr
 	if cmd.Stderr == nil {

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 )
@@ -50,6 +51,23 @@ func Install(files fs.FS, from, dir string, steps ...[]string) error {
 // any script of theirs.
 func NPM() []string {
 	return []string{"npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"}
+}
+
+// Node is the Node that an installation in dir has brought, "" if its pins hold
+// none for this platform. The packages of Node for it are node-OS-CPU, and
+// node-bin-OS-CPU where those are newer.
+func Node(dir string) string {
+	cpu := runtime.GOARCH
+	if cpu == "amd64" {
+		cpu = "x64"
+	}
+	for _, name := range []string{"node-", "node-bin-"} {
+		path := filepath.Join(dir, "node_modules", name+runtime.GOOS+"-"+cpu, "bin", "node")
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	return ""
 }
 
 // unpack writes the files and returns the digest of the pins among them.
