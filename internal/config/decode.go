@@ -172,6 +172,7 @@ func elsewhere(key string, t reflect.Type) string {
 		{reflect.TypeFor[Issuer](), "to an issuer, under auth:"},
 		{reflect.TypeFor[Ledger](), "under ledger:"},
 		{reflect.TypeFor[Orchestrate](), "under orchestrate:"},
+		{reflect.TypeFor[RAPServer](), "under rap: of a server"},
 	} {
 		if place.in != t && slices.Contains(keysOf(fields(place.in)), key) {
 			return place.say

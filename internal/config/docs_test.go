@@ -16,7 +16,7 @@ import (
 
 const docs = "../../docs/configuration.md"
 
-var row = regexp.MustCompile("^\\| `([][a-z_.]+)` \\| (?:`([^`]*)`)?[^|]*\\| (.*) \\|$")
+var row = regexp.MustCompile("^\\| `([][a-z0-9_.]+)` \\| (?:`([^`]*)`)?[^|]*\\| (.*) \\|$")
 
 // documented lists the rows of the tables below a heading: the key and its
 // default, "key=default".
@@ -39,7 +39,8 @@ var prefixes = map[reflect.Type]string{
 	reflect.TypeFor[Issuer](): "issuers[].", reflect.TypeFor[Certificate](): "certificates[].",
 	reflect.TypeFor[Orchestrate](): "orchestrate.", reflect.TypeFor[Cancellation](): "cancellation.",
 	reflect.TypeFor[Ledger](): "ledger.", reflect.TypeFor[Metrics](): "metrics.", reflect.TypeFor[Traces](): "traces.",
-	reflect.TypeFor[Latch](): "latch.", reflect.TypeFor[Leases](): "leases.",
+	reflect.TypeFor[Latch](): "latch.", reflect.TypeFor[Leases](): "leases.", reflect.TypeFor[RAP](): "rap.",
+	reflect.TypeFor[MTLS](): "mtls.", reflect.TypeFor[SigV4](): "sigv4.",
 }
 
 // own lists the keys of a struct itself, embedded ones excepted, and each enum.
@@ -74,6 +75,7 @@ func TestDocs(t *testing.T) {
 		{"## What is kept: `ledger`", []reflect.Type{reflect.TypeFor[Ledger]()}},
 		{"## What operators see: `metrics`, `traces`", []reflect.Type{reflect.TypeFor[Metrics](), reflect.TypeFor[Traces]()}},
 		{"## Server", []reflect.Type{reflect.TypeFor[Server]()}},
+		{"## RAP: `rap`", []reflect.Type{reflect.TypeFor[RAP](), reflect.TypeFor[RAPServer](), reflect.TypeFor[MTLS](), reflect.TypeFor[SigV4]()}},
 		{"## Policy of a server", []reflect.Type{reflect.TypeFor[Policy]()}},
 		{"## Policy of a tool", []reflect.Type{reflect.TypeFor[ToolPolicy]()}},
 		{"## Hooks: `stop`", []reflect.Type{reflect.TypeFor[Stop](), reflect.TypeFor[Hook](), reflect.TypeFor[HTTPHook]()}},
@@ -114,7 +116,7 @@ func TestExample(t *testing.T) {
 	name := write(t, "belay.yaml", string(text))
 	keys(t, filepath.Join(filepath.Dir(name), "tls"))
 	c := load(t, Options{File: name, Getenv: env(map[string]string{"HOME": "/home/me"})})
-	if len(c.Servers) != 2 {
+	if len(c.Servers) != 4 {
 		t.Errorf("%d servers", len(c.Servers))
 	}
 	for _, typ := range []reflect.Type{

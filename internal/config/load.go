@@ -69,12 +69,15 @@ func Load(o Options) (*Config, error) {
 
 // resolve replaces what depends on other settings.
 func (c *Config) resolve() {
-	switch {
-	case c.Leases.Webhooks != "auto":
-	case c.Auth.Configured():
-		c.Leases.Webhooks = "public"
-	default:
-		c.Leases.Webhooks = "local"
+	usual := "local"
+	if c.Auth.Configured() {
+		usual = "public"
+	}
+	if c.Leases.Webhooks == "auto" {
+		c.Leases.Webhooks = usual
+	}
+	if c.RAP.Addresses == "auto" {
+		c.RAP.Addresses = usual
 	}
 }
 

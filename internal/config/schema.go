@@ -33,6 +33,10 @@ type Server struct {
 	Headers   map[string]string `key:"headers" secret:"value"`
 	Transport Option[string]    `key:"transport" default:"auto" enum:"auto,streamable,sse"`
 
+	// RAP is a tool server of the Reactive Agent Protocol, whose tools are served as
+	// those of MCP servers are; nil: it is none.
+	RAP *RAPServer `key:"rap"`
+
 	Policy
 
 	// Tools are complete, too: what a tool does not say is its server's.

@@ -22,6 +22,7 @@ type Settings struct {
 	Traces       Traces       `key:"traces"`
 	Latch        Latch        `key:"latch"`
 	Leases       Leases       `key:"leases"`
+	RAP          RAP          `key:"rap"`
 }
 
 // TLS says how connections are encrypted; the zero value: they are not. The

@@ -168,7 +168,7 @@ func (l *serverList) decode(d *decoder, at spot, f field) {
 func (d *decoder) server(s *Server, at spot, _ field) {
 	before := len(d.problems)
 	if at.value.kind == kindNull {
-		d.failf(at.atKey(), "server %q says neither command nor url", s.Name)
+		d.failf(at.atKey(), "server %q says none of command, url and rap", s.Name)
 		return
 	}
 	d.fields(reflect.ValueOf(s).Elem(), at, field{key: s.Name})
@@ -178,11 +178,16 @@ func (d *decoder) server(s *Server, at spot, _ field) {
 	s.Command = append(s.Command, s.Args...)
 	s.Args = nil
 	n := at.value
+	if s.RAP != nil {
+		d.rapServer(s, at.under("rap"))
+		d.fitting(s, n)
+		return
+	}
 	switch command, address := n.get("command"), n.get("url"); {
 	case command != nil && address != nil:
 		d.failf(at.atKey(), "server %q has both command and url: it is reached by one of them", s.Name)
 	case command == nil && address == nil:
-		d.failf(at.atKey(), "server %q says neither command nor url", s.Name)
+		d.failf(at.atKey(), "server %q says none of command, url and rap", s.Name)
 	case command != nil && (len(s.Command) == 0 || s.Command[0] == ""):
 		d.failf(at.atKey(), "the command of server %q is empty", s.Name)
 	case address != nil:
@@ -196,6 +201,14 @@ func (d *decoder) server(s *Server, at spot, _ field) {
 
 // fitting reports keys that mean nothing for the kind of server.
 func (d *decoder) fitting(s *Server, n *node) {
+	if s.RAP != nil {
+		for _, p := range n.pairs {
+			if slices.Contains([]string{"command", "args", "env", "cwd", "url", "headers", "transport", "isolation", "max_processes"}, p.key.text) {
+				d.failf(spot{key: p.key, secret: true}, "%s is for MCP servers, and %q is a rap server; see the keys of rap", p.key.text, s.Name)
+			}
+		}
+		return
+	}
 	only, kind := []string{"url", "headers", "transport"}, "reached by a url"
 	if s.URL != "" {
 		only, kind = []string{"command", "args", "env", "cwd", "isolation", "max_processes"}, "started by a command"
