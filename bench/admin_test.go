@@ -14,11 +14,11 @@ import (
 // without additions has a column only where it was measured.
 func TestPaired(t *testing.T) {
 	r := &row{values: map[string][]float64{plain: {100, 200, 400}, "belay": {104, 208, 1000}}}
-	judgePaired(r, -1, 1.05)
+	judgePaired(r, plain, -1, 1.05)
 	if r.verdict != "ok" || !strings.Contains(r.note, "1.040") {
 		t.Error(r.verdict, r.note)
 	}
-	judgePaired(r, 1, 1.05)
+	judgePaired(r, plain, 1, 1.05)
 	if r.verdict != "over" {
 		t.Error("1.04 is not at least 1.05:", r.verdict)
 	}

@@ -19,8 +19,8 @@ func (b *bench) callCosts() error {
 			one := s
 			one.name, one.era, one.ways = s.name+" "+era, era, b.costWays
 			err := b.webCalls(&one,
-				func(r *row) { judgePaired(r, -1, 1.05) },
-				func(r *row) { judgePaired(r, 1, 0.95) },
+				func(r *row) { judgePaired(r, plain, -1, 1.05) },
+				func(r *row) { judgePaired(r, plain, 1, 0.95) },
 				func(*peers[*web]) error { return nil })
 			if err != nil {
 				b.report.failed(one.name, err)
@@ -30,11 +30,11 @@ func (b *bench) callCosts() error {
 	return nil
 }
 
-// judgePaired compares with the plain Belay, round by round; sign is 1 where more
-// is better. What the machine does meanwhile is in both of a round.
-func judgePaired(r *row, sign, factor float64) {
+// judgePaired compares with another way, round by round; sign is 1 where more is
+// better. What the machine does meanwhile is in both of a round.
+func judgePaired(r *row, beside string, sign, factor float64) {
 	var ratios []float64
-	for n, v := range r.values[plain] {
+	for n, v := range r.values[beside] {
 		if n < len(r.values["belay"]) {
 			ratios = append(ratios, r.values["belay"][n]/v)
 		}
@@ -44,8 +44,8 @@ func judgePaired(r *row, sign, factor float64) {
 	if sign > 0 {
 		word = ">="
 	}
-	r.bar = fmt.Sprintf("%s %g x the %s", word, factor, plain)
-	r.say("%.3f of %s (the median of the rounds' ratios)", ratio, plain)
+	r.bar = fmt.Sprintf("%s %g x the %s", word, factor, beside)
+	r.say("%.3f of %s (the median of the rounds' ratios)", ratio, beside)
 	r.judge(sign*ratio >= sign*factor)
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -57,6 +58,19 @@ func TestBareACP(t *testing.T) {
 	for _, r := range b.report.rows {
 		if !strings.HasPrefix(r.name, "processor") && (r.value("direct") <= 0 || r.value("relay") <= 0) {
 			t.Errorf("%s: direct %v, relay %v", r.name, r.value("direct"), r.value("relay"))
+		}
+	}
+}
+
+// A cancel reaches every server, and every call is called back.
+func TestRAP(t *testing.T) {
+	b := &bench{rounds: 1, quick: true, dir: t.TempDir()}
+	if err := errors.Join(b.rapFanOut(30), b.rapCalls()); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range b.report.rows {
+		if r.value("belay") <= 0 {
+			t.Errorf("%s: %v", r.name, r.value("belay"))
 		}
 	}
 }

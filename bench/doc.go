@@ -32,6 +32,13 @@
 // everybody, since nobody falls asleep in between, so there is a row with a pause
 // before each as well.
 //
+// # RAP
+//
+// The tool servers are one process of this binary, written with net/http alone, and
+// so is the runtime beside which package rap is measured: it checks and records
+// nothing. Both runtimes are in this process, so that their processor time is its
+// own.
+//
 // # What it is not
 //
 // It is no test: it compares each figure with its bar and prints both, and

@@ -49,6 +49,7 @@ var measurements = []measurement{
 	{"http", "HTTP callers: latency, throughput, cancel and memory, in both eras", (*bench).http},
 	{"remote", "a stdio caller in front of a server over HTTP", (*bench).remote},
 	{"acp", "belay acp: updates, Stop, start-up and idle memory", (*bench).acp},
+	{"rap", "package rap: telling many tool servers of a cancel, and calls", (*bench).rap},
 	{"admin", "belay serve with ledger, metrics and people; stopping and listing over REST", (*bench).admin},
 	{"inprocess", "go test -bench in package belay: runs and cancels", (*bench).inProcess},
 }

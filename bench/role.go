@@ -17,7 +17,7 @@ import (
 // roleMarker is the first argument that makes this binary one of the peers of
 // the HTTP figures: roleStdio and roleHTTP are the same server of the official
 // Go SDK, roleProxy is the bare relay of HTTP, roleFlood a client that sends bad
-// cancels, and roleAgent an ACP agent.
+// cancels, roleAgent an ACP agent, and roleRAP many tool servers of RAP.
 const (
 	roleMarker = "bench-peer"
 	roleStdio  = "stdio"
@@ -25,6 +25,7 @@ const (
 	roleProxy  = "proxy"
 	roleFlood  = "flood"
 	roleAgent  = "agent"
+	roleRAP    = "rap"
 )
 
 // role is a command line: a role of this binary with its two arguments.
@@ -61,6 +62,8 @@ func play(name, one, two string) error {
 		return proxy(one)
 	case roleFlood: // the server's URL, a token
 		return sendFlood(one, two)
+	case roleRAP: // how many servers
+		return playRAPServers(one)
 	case roleAgent:
 		return playAgent(os.Stdin, os.Stdout)
 	default:

@@ -252,15 +252,15 @@ var Table = []Row{
 	},
 	{
 		"bench", 6,
-		[]string{".", "admin", "auth", "internal/faketool", "internal/pinned", "internal/sdkfake"},
+		[]string{".", "admin", "auth", "rap", "internal/faketool", "internal/pinned", "internal/sdkfake"},
 		[]string{"github.com/modelcontextprotocol/go-sdk"},
-		"drives the built binary from outside; makes tokens for it, and lists more runs through the admin handler than it could have started",
+		"drives the built binary from outside; makes tokens for it, lists more runs through the admin handler than it could have started, and is the runtime whose calls of tool servers it measures",
 	},
 	{
 		"interop", 6,
 		[]string{"internal/fakemodel", "internal/faketool", "internal/pinned", "stopack"},
 		[]string{"github.com/modelcontextprotocol/go-sdk"},
-		"drives the built binary with other people's clients and servers",
+		"drives the built binary with other people's clients, servers and agents",
 	},
 	{
 		"conformance", 6,
