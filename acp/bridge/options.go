@@ -112,7 +112,8 @@ type Options struct {
 
 	Name     string      // of the agent, for people: its command; default "agent"
 	Owner    string      // of the runs
-	ParentID belay.RunID // of the runs of sessions, when another process holds it
+	Parent   *belay.Run  // above the runs of sessions; nil: nothing is
+	ParentID belay.RunID // the same, when another process holds it
 
 	MaxLine int // the longest line in bytes; default [jsonrpc.DefaultMaxLine]
 
