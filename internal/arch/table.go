@@ -222,6 +222,12 @@ var Table = []Row{
 		"the hub: the one place where the transport towards callers and the gateway meet",
 	},
 	{
+		"acp/front", 5,
+		[]string{".", "acp/bridge", "gateway", "internal/config", "internal/peers", "jsonrpc", "local", "mcp/httpserver", "serve"},
+		nil,
+		"the MCP servers of an editor's session behind Belay: where the bridge, the gateway and the processes of one user meet",
+	},
+	{
 		"node", 5,
 		[]string{".", "admin", "auth", "lease", "ledger", "local", "mcp/httpserver", "metrics", "serve", "tracing", "internal/wholefile"},
 		nil,
@@ -229,7 +235,7 @@ var Table = []Row{
 	},
 	{
 		"internal/cli", 6,
-		[]string{".", "admin", "admin/client", "auth", "lease", "ledger", "node", "proc", "supervise", "internal/peers", "internal/config", "mcp", "jsonrpc", "local", "gateway", "serve", "tracing", "internal/adopt", "internal/builtin", "internal/demo", "internal/faketool", "internal/wholefile"},
+		[]string{".", "acp/front", "admin", "admin/client", "auth", "lease", "ledger", "node", "proc", "supervise", "internal/peers", "internal/config", "mcp", "jsonrpc", "local", "gateway", "serve", "tracing", "internal/adopt", "internal/builtin", "internal/demo", "internal/faketool", "internal/wholefile"},
 		[]string{"github.com/alecthomas/kong", "github.com/fsnotify/fsnotify", "golang.org/x/sys"},
 		"the commands; kong reads the command line, x/sys knows the terminal's foreground group",
 	},
@@ -282,5 +288,6 @@ var TestOnly = []string{
 	"github.com/prometheus/client_model", // reads what metrics wrote
 	"go.opentelemetry.io/proto/otlp",     // reads what tracing wrote
 	"google.golang.org/protobuf",
+	"github.com/coder/websocket",             // a transport that the libraries are tested on
 	"github.com/modelcontextprotocol/go-sdk", // an official peer, in tests of the borders
 }

@@ -1,0 +1,126 @@
+package front
+
+import (
+	"context"
+	"strings"
+
+	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/gateway"
+	"github.com/belayhq/belay/local"
+)
+
+// labelToolCall is the label of the runs of the agent's tool calls: the id that
+// the agent gave them.
+const labelToolCall = "tool_call_id"
+
+// Where names the runs below which a call of a server of the session may hang,
+// the most fitting first: the tool call, the turn. It is [local.Options.Place] for
+// wrap processes. None for a run that is no session of this front, and while no
+// turn runs.
+func (f *Front) Where(run belay.RunID, call local.Asked) []belay.RunID {
+	f.mu.Lock()
+	var turn *belay.Run
+	if s := f.sessions[run]; s != nil {
+		turn = s.turn
+	}
+	f.mu.Unlock()
+	if turn == nil {
+		return nil
+	}
+	if tool := f.toolCall(turn, call); !tool.IsZero() {
+		return []belay.RunID{tool, turn.ID()}
+	}
+	return []belay.RunID{turn.ID()}
+}
+
+// toolCall is the run of the open tool call of the agent that a call belongs to;
+// zero: that cannot be told (ACP-B13).
+func (f *Front) toolCall(turn *belay.Run, call local.Asked) belay.RunID {
+	list, err := f.o.Tree.List(context.Background(), belay.Filter{Under: turn.ID(), Kinds: []belay.Kind{belay.KindCall}})
+	if err != nil {
+		return belay.RunID{}
+	}
+	var best, found int // how well the best fit, and how many of them there are
+	var run belay.RunID
+	for i := range list {
+		id := list[i].Labels[labelToolCall]
+		switch fit := fits(list[i].Name, &call); {
+		case id == "":
+		case id == call.ToolUse:
+			return list[i].ID
+		case fit > best:
+			best, found, run = fit, 1, list[i].ID
+		case fit == best:
+			found++
+		}
+	}
+	if best == 0 || found != 1 {
+		return belay.RunID{}
+	}
+	return run
+}
+
+// fits says how well the name of a tool call of the agent fits a call of an MCP
+// tool: 0 not at all. Agents write such names in ways of their own:
+// mcp__files__read, files.read, files_read, read (files MCP Server).
+func fits(name string, call *local.Asked) int {
+	tool := words(call.Tool)
+	if tool == "_" {
+		return 0
+	}
+	title, server := words(name), words(call.Server)
+	switch {
+	case server != "_" && strings.Contains(title, server) && strings.Contains(title, tool):
+		return 2
+	case strings.HasPrefix(title, tool):
+		return 1
+	}
+	return 0
+}
+
+// words is a text as its words, in lower case, each between two underscores.
+func words(text string) string {
+	var b strings.Builder
+	b.WriteByte('_')
+	open := true // the last one was an underscore
+	for _, r := range strings.ToLower(text) {
+		letter := r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r >= 0x80
+		if letter {
+			b.WriteRune(r)
+		} else if !open {
+			b.WriteByte('_')
+		}
+		open = !letter
+	}
+	if !open {
+		b.WriteByte('_')
+	}
+	return b.String()
+}
+
+// spot is the place of the calls of one server of this process.
+type spot struct {
+	f      *Front
+	run    belay.RunID // of the session
+	server string
+}
+
+var _ gateway.Placer = spot{}
+
+// Place implements [gateway.Placer].
+func (s spot) Place(_ context.Context, tool, toolUse string) belay.RunID {
+	for _, id := range s.f.Where(s.run, local.Asked{Server: s.server, Tool: tool, ToolUse: toolUse}) {
+		run, err := s.f.o.Tree.Run(id)
+		if err != nil {
+			continue
+		}
+		if info := run.Info(); info.Cancellation != nil || !info.Over() {
+			return id
+		}
+	}
+	return belay.RunID{}
+}
+
+// StopOf implements [gateway.Placer]: the runs are of the session's own tree,
+// which stops what hangs below them.
+func (s spot) StopOf(belay.RunID) *belay.Cancellation { return nil }
