@@ -33,6 +33,9 @@ type State struct {
 	Idle   bool
 	Reason StopReason // of an idle state; "" if none is given
 	State  string     // running, idle, or what may come
+	// Background is the raw list of work that a Stop spares, nil if it is not
+	// reported; [] says that there is none (ACP-64).
+	Background []byte
 }
 
 // StateOf reads the params of a session/update; false if it is no state_update.
@@ -41,8 +44,8 @@ func StateOf(params []byte) (State, bool) {
 	if !ok {
 		return State{}, false
 	}
-	names := [...]string{"sessionUpdate", "state", "stopReason"}
-	var found [3]jsonrpc.Span
+	names := [...]string{"sessionUpdate", "state", "stopReason", "background"}
+	var found [4]jsonrpc.Span
 	if jsonrpc.Lookup(params, at, names[:], found[:]) != nil {
 		return State{}, false
 	}
@@ -55,6 +58,9 @@ func StateOf(params []byte) (State, bool) {
 	if s.Idle {
 		reason, _ := jsonrpc.ReadString(params, found[2], maxName)
 		s.Reason = StopReason(reason)
+	}
+	if jsonrpc.KindAt(params, found[3]) == jsonrpc.ArrayValue {
+		s.Background = found[3].Of(params)
 	}
 	return s, true
 }

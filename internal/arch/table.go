@@ -43,6 +43,10 @@ var Table = []Row{
 		"a real server with a witness, for tests",
 	},
 	{
+		"internal/fakeagent", 0, nil, nil,
+		"an agent with defects, for tests; hand-made JSON, so that it can break the protocol",
+	},
+	{
 		"internal/seedclient", 0, nil, nil,
 		"a client that knows one public page and nothing of Belay, for tests",
 	},
