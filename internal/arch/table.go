@@ -226,6 +226,12 @@ var Table = []Row{
 		"the hub: the one place where the transport towards callers and the gateway meet",
 	},
 	{
+		"acp/agent", 3,
+		[]string{".", "proc", "supervise", "internal/peers"},
+		nil,
+		"which process of an agent belongs to which turn and tool call; knows runs and processes, not the protocol",
+	},
+	{
 		"acp/front", 5,
 		[]string{".", "acp/bridge", "gateway", "internal/config", "internal/peers", "jsonrpc", "local", "mcp/httpserver", "serve"},
 		nil,
@@ -239,7 +245,7 @@ var Table = []Row{
 	},
 	{
 		"internal/cli", 6,
-		[]string{".", "acp/front", "admin", "admin/client", "auth", "lease", "ledger", "node", "proc", "supervise", "internal/peers", "internal/config", "mcp", "jsonrpc", "local", "gateway", "serve", "tracing", "internal/adopt", "internal/builtin", "internal/demo", "internal/faketool", "internal/wholefile"},
+		[]string{".", "acp", "acp/agent", "acp/bridge", "acp/front", "admin", "admin/client", "auth", "lease", "ledger", "node", "proc", "supervise", "internal/peers", "internal/config", "mcp", "jsonrpc", "local", "gateway", "serve", "tracing", "internal/adopt", "internal/builtin", "internal/demo", "internal/faketool", "internal/wholefile"},
 		[]string{"github.com/alecthomas/kong", "github.com/fsnotify/fsnotify", "golang.org/x/sys"},
 		"the commands; kong reads the command line, x/sys knows the terminal's foreground group",
 	},
