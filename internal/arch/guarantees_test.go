@@ -9,7 +9,7 @@ import (
 )
 
 // folderOf is where the tests of a package are that docs name.
-var folderOf = map[string]string{"belay": ".", "cli": "internal/cli", "arch": "internal/arch", "peers": "internal/peers", "demo": "internal/demo", "adopt": "internal/adopt", "config": "internal/config", "httpserver": "mcp/httpserver", "httpclient": "mcp/httpclient", "client": "admin/client"}
+var folderOf = map[string]string{"belay": ".", "cli": "internal/cli", "arch": "internal/arch", "peers": "internal/peers", "demo": "internal/demo", "adopt": "internal/adopt", "config": "internal/config", "httpserver": "mcp/httpserver", "httpclient": "mcp/httpclient", "client": "admin/client", "agent": "acp/agent", "bridge": "acp/bridge"}
 
 // TestGuaranteesAreProven holds docs/guarantees.md to the tests that it names:
 // a promise whose test is gone is no promise.
