@@ -19,8 +19,8 @@ type ClientOptions struct {
 const (
 	defaultTimeout = 10 * time.Second
 	maxHeader      = 16 << 10 // of an answer
-	idleConns      = 256      // in all; 8 for one address
-	idleConnsPer   = 8
+	idleConns      = 256      // in all; they may all lead to one address: the callbacks of one runtime do
+	idleConnsPer   = 256
 )
 
 type plainKey struct{}
