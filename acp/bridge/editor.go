@@ -13,9 +13,6 @@ import (
 func (b *Bridge) fromEditor(line []byte, long *jsonrpc.TooLongError) {
 	b.lock()
 	defer b.unlock()
-	if b.reason != "" {
-		return
-	}
 	if long != nil {
 		id, kind, ok := long.Salvage()
 		b.refuseLine(id, kind, ok, long)
@@ -76,6 +73,9 @@ func (b *Bridge) badAnswer(r *request, err error) {
 func (b *Bridge) editorAsks(e *jsonrpc.Envelope, line []byte) {
 	r := &request{from: b.editor, id: e.ID, method: e.Method}
 	switch {
+	case b.reason != "":
+		b.refuse(r, acp.CodeInternal, ended(b.reason))
+		return
 	case acp.CancelForm(e.Method) != acp.FormUnknown:
 		b.refuse(r, acp.CodeMethodNotFound, "a cancel is a notification and has no id: nothing was cancelled")
 		return
@@ -143,6 +143,9 @@ func (b *Bridge) forward(to *hop, r *request, e *jsonrpc.Envelope, frame []byte,
 
 // editorSays passes a notification of the editor; Stops are taken here.
 func (b *Bridge) editorSays(e *jsonrpc.Envelope, line []byte) {
+	if b.reason != "" {
+		return
+	}
 	switch e.Method {
 	case acp.NoticeSessionCancel:
 		b.sessionCancel(e, line)

@@ -239,6 +239,11 @@ func (b *Bridge) conclusion(why Reason, seen *belay.Evidence) (after []func()) {
 		conclude1(t.run, e)
 		after = append(after, t.release)
 	}
+	for _, r := range b.editor.open { // cut off, and the editor has not said what became of it
+		if r.run != nil {
+			r.run.GiveUp("")
+		}
+	}
 	for _, s := range b.everySession() {
 		if s.run.Cancellation() != nil {
 			s.run.Observe(e)
