@@ -31,11 +31,11 @@ func (c *class) Error() string { return c.text }
 func (c *class) Unwrap() error { return c.of }
 
 // complaint is err for a reader who knows what it is about: without the words
-// of the sentinels in front.
+// of the sentinels.
 func complaint(err error) string {
 	text := err.Error()
 	for _, s := range []error{ErrArguments, ErrMalformed} {
-		text = strings.TrimPrefix(text, s.Error()+": ")
+		text = strings.ReplaceAll(text, s.Error()+": ", "")
 	}
 	return text
 }
