@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/belayhq/belay/rap"
 )
 
 // rapServers are many tool servers in one process, written with net/http alone:
@@ -127,6 +130,23 @@ func readRAP(r *http.Request) (m rapMessage, err error) {
 		return m, err
 	}
 	return m, json.Unmarshal(body, &m)
+}
+
+// playRAPTool is a tool server of package rap, whose tool gives back its
+// arguments.
+func playRAPTool() error {
+	echo := func(_ context.Context, j *rap.Job) (rap.Result, error) {
+		return rap.Result{Text: string(j.Arguments())}, nil
+	}
+	tools, err := rap.NewToolset(rap.Manifest{Name: "bench"}, rap.Operation{Tool: rap.Tool{Name: "echo0", Description: "echo"}, Run: echo})
+	if err != nil {
+		return err
+	}
+	h, err := rap.NewHandler(rap.HandlerOptions{Toolset: tools, Authenticator: rap.Loopback("bench")})
+	if err != nil {
+		return err
+	}
+	return listen(h, "")
 }
 
 // post sends one body and uses up the answer, which has to be a 200.

@@ -26,6 +26,8 @@ const (
 	roleFlood  = "flood"
 	roleAgent  = "agent"
 	roleRAP    = "rap"
+	// roleRAPTool is one tool server, made of package rap.
+	roleRAPTool = "rap-tool"
 )
 
 // role is a command line: a role of this binary with its two arguments.
@@ -57,13 +59,15 @@ func play(name, one, two string) error {
 		return sdkfake.Server(sdkfake.Options{Witness: one}).Run(context.Background(), &mcp.StdioTransport{})
 	case roleHTTP: // the witness file, the era
 		modern := two == eraModern
-		return listen(sdkfake.Handler(sdkfake.Options{Witness: one, Stateless: modern, Propagate: modern}))
+		return listen(sdkfake.Handler(sdkfake.Options{Witness: one, Stateless: modern, Propagate: modern}), "/mcp")
 	case roleProxy: // the server's URL
 		return proxy(one)
 	case roleFlood: // the server's URL, a token
 		return sendFlood(one, two)
 	case roleRAP: // how many servers
 		return playRAPServers(one)
+	case roleRAPTool:
+		return playRAPTool()
 	case roleAgent:
 		return playAgent(os.Stdin, os.Stdout)
 	default:
@@ -92,11 +96,11 @@ func proxy(target string) error {
 		// request's body closes that body, and with it breaks off the exchange.
 		_ = http.NewResponseController(w).EnableFullDuplex()
 		relay.ServeHTTP(w, r)
-	}))
+	}), "/mcp")
 }
 
-// listen serves until stdin ends.
-func listen(handler http.Handler) error {
+// listen serves until stdin ends, and prints first where.
+func listen(handler http.Handler, path string) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -104,7 +108,7 @@ func listen(handler http.Handler) error {
 	server := &http.Server{Handler: handler}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(l) }() // ends with the process
-	fmt.Printf("http://%s/mcp\n", l.Addr())
+	fmt.Printf("http://%s%s\n", l.Addr(), path)
 	ended := make(chan struct{})
 	go func() { // ends with the process
 		defer close(ended)
