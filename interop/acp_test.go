@@ -282,7 +282,7 @@ func TestACPRecord(t *testing.T) {
 	s, peer := scripted(t, 1)
 	s.agent, s.dir, s.model = acpAgents[0], "/scratch/acp-1", model
 	_, version, _ := strings.Cut(s.agent.pin(), " ")
-	if err := s.say(`{"method":"hello","cwd":"/scratch/acp-1/work","run":"` + executable() + `"}`); err != nil {
+	if err := s.say(`{"method":"hello","cwd":"/scratch/acp-1/repo","run":"` + executable() + `"}`); err != nil {
 		t.Fatal(err)
 	}
 	peer(`{"method":"over","version":"` + version + `","at":"` + model.URL() + `/v1"}`)
@@ -301,7 +301,7 @@ func TestACPRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, lines, _ := strings.Cut(string(raw), "-- lines --\n")
-	want := `> {"method":"hello","cwd":"/session/work","run":"/usr/bin/tool"}
+	want := `> {"method":"hello","cwd":"/session/repo","run":"/usr/bin/tool"}
 < {"method":"over","version":"0.0.0","at":"http://127.0.0.1:1/v1"}
 > {"method":"bye"}
 `

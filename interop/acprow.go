@@ -79,7 +79,9 @@ func (r *acpRow) late() bool {
 	return r.bare != nil && r.bare.told == "cancelled" && r.toldAfter > r.bare.toldAfter+acpExtra+margin
 }
 
-func (r *acpRow) failed() bool { return r.problem != "" }
+// failed: what an agent does without Belay is a fact about it; even that it does
+// not come up.
+func (r *acpRow) failed() bool { return r.belay && r.problem != "" }
 
 func round(d time.Duration) time.Duration { return d.Round(10 * time.Millisecond) }
 
@@ -92,7 +94,10 @@ func (r *acpRow) way() string {
 
 func (r *acpRow) cells() []string {
 	told := r.told
-	if r.told != errNoEnd.Error() && r.told != "" {
+	if !r.belay && r.problem != "" {
+		told = "not measured"
+	}
+	if told == r.told && told != errNoEnd.Error() && told != "" {
 		told = fmt.Sprintf("%s, %v", r.told, round(r.toldAfter))
 	}
 	if r.note != "" {
@@ -116,7 +121,8 @@ func (r *acpRow) cells() []string {
 		hurt = strings.Join(r.hurt, ", ")
 	}
 	return []string{
-		r.agent, fmt.Sprintf("v%d", r.version), r.cell, r.way(), told, strings.Join(alive, " "), work, hurt, r.next, r.problem,
+		r.agent, fmt.Sprintf("v%d", r.version), r.cell, r.way(), told, strings.Join(alive, " "), work, hurt, r.next,
+		cut(strings.Join(strings.Fields(r.problem), " "), 400),
 	}
 }
 

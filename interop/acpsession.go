@@ -59,7 +59,7 @@ func (h *harness) open(a acpAgent, version int, belay, ask bool, steps func(s *a
 		agent: a, version: version, dir: dir, stderr: &tail{},
 		witness: faketool.NewWitness(filepath.Join(dir, "witness")),
 	}
-	place := acpPlace{home: filepath.Join(dir, "home"), work: filepath.Join(dir, "work")}
+	place := acpPlace{home: filepath.Join(dir, "home"), work: filepath.Join(dir, "repo")}
 	for _, d := range []string{place.home, place.work, filepath.Join(dir, "tmp")} {
 		if err := os.Mkdir(d, 0o700); err != nil {
 			return nil, err
@@ -155,7 +155,7 @@ func (s *acpSession) greet(p acpPlace, ask bool) error {
 	if mode := map[bool]string{false: s.agent.free, true: s.agent.ask}[ask]; mode != "" {
 		method, params := "session/set_mode", `{"sessionId":%q,"modeId":%q}`
 		if s.version == 2 {
-			method, params = "session/set_config_option", `{"sessionId":%q,"configId":"mode","value":%q}`
+			method, params = "session/set_config_option", `{"sessionId":%q,"configId":"mode","type":"id","value":%q}`
 		}
 		if _, err := s.call(method, fmt.Sprintf(params, s.id, mode), nil); err != nil {
 			return err
