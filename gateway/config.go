@@ -86,6 +86,11 @@ type Config struct {
 	// no handler is left. That it has returned is evidence.
 	Serve func(ctx context.Context, in io.Reader, out io.Writer) error
 
+	// TellRun names each request's run to a server inside this process, in _meta under
+	// io.github.belayhq/run, so that what it starts for a call can hang below it. What
+	// a caller has put there never arrives.
+	TellRun bool
+
 	// Modern says that the session is shared by callers of the 2026-07-28
 	// revision, who have no session of their own: requests of the server are
 	// refused (MCP-65), and what belongs to no request goes nowhere (MCP-74).

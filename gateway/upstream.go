@@ -160,7 +160,7 @@ func (u *upstream) dispatchLocked(c *call, m *mcp.Message) {
 func (u *upstream) editsLocked(c *call, m *mcp.Message) []jsonrpc.Edit {
 	raw := []byte(c.upID.Raw())
 	edits := append(make([]jsonrpc.Edit, 0, 3), jsonrpc.Edit{At: m.IDAt, New: raw})
-	var members [4]mcp.MetaMember
+	var members [5]mcp.MetaMember
 	add := members[:0]
 	switch {
 	case !c.token.IsZero():
@@ -176,6 +176,9 @@ func (u *upstream) editsLocked(c *call, m *mcp.Message) []jsonrpc.Edit {
 		if c.names.hide {
 			edits = mcp.HideParent(edits, m)
 		}
+	}
+	if u.s.cfg.TellRun && u.s.cfg.Serve != nil && c.run != nil {
+		add = append(add, mcp.MetaMember{Key: mcp.MetaRun, Value: quoted(c.run.ID().String())})
 	}
 	if len(add) > 0 {
 		edits = mcp.AppendMeta(edits, m, add...)

@@ -10,7 +10,7 @@ import (
 // The members of _meta by which callers and Belay name runs to each other.
 const (
 	MetaParent = "io.github.belayhq/parent" // of a request: the run below which it is to hang
-	MetaRun    = "io.github.belayhq/run"    // of a result: the run that the request was
+	MetaRun    = "io.github.belayhq/run"    // of a result: the run that the request was; of a request to a server inside Belay: the same
 )
 
 // The members of _meta that carry W3C trace context.

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -208,9 +209,9 @@ func (rt *Runtime) SetCallback(address string) error {
 	return nil
 }
 
-// SetServers replaces the servers. Calls in flight on one that is gone go on,
-// and it is still told of their cancels. An error wraps [ErrMalformed] and changes
-// nothing.
+// SetServers replaces the servers; those that are the same keep everything. Calls in
+// flight on one that is gone go on, and it is still told of their cancels. An
+// error wraps [ErrMalformed] and changes nothing.
 func (rt *Runtime) SetServers(list []Server) error {
 	if len(list) > MaxTargets {
 		return fmt.Errorf("%w: %d servers, at most %d can be had", ErrMalformed, len(list), MaxTargets)
@@ -233,8 +234,26 @@ func (rt *Runtime) SetServers(list []Server) error {
 	if rt.closed {
 		return fmt.Errorf("set servers: %w", belay.ErrClosed)
 	}
+	for i, s := range order {
+		if before := rt.servers[s.Name]; before != nil && before.same(s) {
+			next[s.Name], order[i] = before, before
+		}
+	}
 	rt.servers, rt.order = next, order
 	return nil
+}
+
+// same reports whether two servers are reached alike.
+func (s *server) same(o *server) bool {
+	return s.Base == o.Base && s.Process == o.Process && s.Client == o.Client && sameSigner(s.Sign, o.Sign) &&
+		s.KillProcess == o.KillProcess && s.ConfirmAfter == o.ConfirmAfter && s.CallTimeout == o.CallTimeout
+}
+
+func sameSigner(a, b Signer) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	return reflect.TypeOf(a).Comparable() && a == b
 }
 
 func newServer(o *Server) (*server, error) {

@@ -460,9 +460,9 @@ func (s *server) others(c *Pending) (list []string, changed <-chan struct{}) {
 	return list, s.wake
 }
 
-// failed reports whether a result is an error, for which the protocol has no
+// Failed reports whether a result is an error, for which the protocol has no
 // member (RAP-66).
-func failed(r *ToolResult) bool {
+func Failed(r *ToolResult) bool {
 	for _, item := range r.Items() {
 		if item.Type == ItemText {
 			return strings.HasPrefix(item.Text, "Error:")

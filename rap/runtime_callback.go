@@ -166,7 +166,7 @@ func threadOf(c *Pending, s *Subscription) (*Thread, string, *meter) {
 // (RAP-26, RAP-68, RAP-93).
 func (c *Pending) takeLocked(r *ToolResult) {
 	outcome := belay.Completed
-	if failed(r) {
+	if Failed(r) {
 		outcome = belay.Failed
 	}
 	switch {

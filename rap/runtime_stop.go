@@ -188,7 +188,7 @@ func (c *Pending) lateLocked(r *ToolResult) {
 	}
 	text := strings.Join(texts, "\n")
 	e := belay.Evidence{Kind: belay.SeenResult, Detail: "the tool server sent a result after the Stop"}
-	if failed(r) {
+	if Failed(r) {
 		e = belay.Evidence{Kind: belay.SeenErrorReply, Detail: "the tool server ended the call with an error after the Stop"}
 	} else {
 		c.run.Partial(strings.TrimPrefix(text, partialPrefix))

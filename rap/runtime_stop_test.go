@@ -100,7 +100,9 @@ func TestRAP94_Unreachable(t *testing.T) {
 		Tools:    map[string]func(*rappeer.Invoked){"work": func(*rappeer.Invoked) {}},
 		OnCancel: func(context.Context, []byte) int { return http.StatusBadGateway },
 	})
-	s := newStage(t, func(o *RuntimeOptions) { o.Servers = []Server{{Name: "p", Base: p.Base()}, {Name: "gone", Base: refusing(t)}} })
+	s := newStage(t, func(o *RuntimeOptions) {
+		o.Servers = []Server{{Name: "p", Base: p.Base()}, {Name: "gone", Base: refusing(t)}}
+	})
 	th := s.thread(ThreadOptions{Servers: []string{"p"}})
 	c := s.invoke(th, "work")
 	if p.AwaitCall(soon(t), "work") == nil {
@@ -239,7 +241,9 @@ func TestRAP17_NotStarted(t *testing.T) {
 func TestRAP29_StopOfATurn(t *testing.T) {
 	tools := map[string]func(*rappeer.Invoked){"work": func(*rappeer.Invoked) {}}
 	a, b := peer(t, &rappeer.ToolServer{Tools: tools}), peer(t, &rappeer.ToolServer{Tools: tools})
-	s := newStage(t, func(o *RuntimeOptions) { o.Servers = []Server{{Name: "a", Base: a.Base()}, {Name: "b", Base: b.Base()}} })
+	s := newStage(t, func(o *RuntimeOptions) {
+		o.Servers = []Server{{Name: "a", Base: a.Base()}, {Name: "b", Base: b.Base()}}
+	})
 	turn, err := s.tree.Register(belay.Spec{Kind: belay.KindTurn, Name: "turn"})
 	if err != nil {
 		t.Fatal(err)

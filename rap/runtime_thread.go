@@ -67,7 +67,7 @@ type Thread struct {
 	// of belay included.
 	mu      sync.Mutex
 	o       ThreadOptions
-	left    bool      // by a restart, and nobody has opened it since
+	left    bool         // by a restart, and nobody has opened it since
 	tools   *loadedTools // nil: not loaded
 	calls   map[string]*Pending
 	subs    map[string]*Subscription

@@ -52,7 +52,7 @@ func check(defs []Definition) error {
 	for i := range defs {
 		d := &defs[i]
 		ways := 0
-		for _, is := range []bool{len(d.Command) > 0, d.URL != "", d.Serve != nil} {
+		for _, is := range []bool{len(d.Command) > 0, d.URL != "", d.Serve != nil, d.RAP != nil} {
 			if is {
 				ways++
 			}
@@ -63,7 +63,7 @@ func check(defs []Definition) error {
 		case names[d.Name]:
 			return fmt.Errorf("%w: there are two servers %q", ErrDefinition, d.Name)
 		case ways != 1:
-			return fmt.Errorf("%w: server %q needs one of command, url and a function, and has %d", ErrDefinition, d.Name, ways)
+			return fmt.Errorf("%w: server %q needs one of command, url, rap and a function, and has %d", ErrDefinition, d.Name, ways)
 		}
 		if err := d.checkHooks(); err != nil {
 			return fmt.Errorf("%w: server %q: %w", ErrDefinition, d.Name, err)

@@ -18,6 +18,7 @@ type endpoint struct {
 	o       *Options
 	def     Definition
 	handler *httpserver.Handler
+	rap     *toolServer // nil: it is none
 
 	tasks gateway.TaskRegistry // whose the tasks are that its sessions make
 
@@ -86,6 +87,14 @@ func (e *endpoint) Open(ctx context.Context, who httpserver.Caller, out mcp.Outl
 func (e *endpoint) open(ctx context.Context, who httpserver.Caller, out mcp.Outlet, modern bool) (*held, error) {
 	cfg := e.def.gateway(e.o)
 	cfg.Modern, cfg.Tasks = modern, &e.tasks
+	if e.rap != nil {
+		cfg.Serve, cfg.TellRun = e.rap.serve, true
+		cfg.Ladder.ConfirmAfter = e.rap.server.ConfirmAfter // as long as for the call below
+		for name, p := range cfg.Tools {
+			p.Ladder.ConfirmAfter = e.rap.server.ConfirmAfter
+			cfg.Tools[name] = p
+		}
+	}
 	if e.o.Identify != nil && who.Principal != "" {
 		cfg.Owner = who.Principal
 	}
@@ -324,7 +333,7 @@ func (e *endpoint) close(ctx context.Context, c belay.Cancellation) error {
 	go func() { defer close(done); e.wg.Wait() }()
 	select {
 	case <-done:
-		return nil
+		return e.rap.close(ctx)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

@@ -49,6 +49,9 @@ type Options struct {
 	NameRuns    bool
 	Trace       bool
 
+	// RAP is what all tool servers of the Reactive Agent Protocol have in common.
+	RAP RAPOptions
+
 	// Ready says whether Belay can do its work, for /readyz: nil, or an error whose
 	// text names the problem and nothing secret. It is given 2 s. Nil: always.
 	Ready func(context.Context) error
@@ -63,6 +66,7 @@ type Hub struct {
 	mux    *http.ServeMux
 	below  []prefixed // what Handle was given for all below a path, longest first
 	joined *joined    // all servers as one
+	raps   *raps      // tool servers of another protocol
 	guard  httpserver.Guard
 
 	apply sync.Mutex // held by Apply and by the beginning of Close; before mu
@@ -98,6 +102,8 @@ func New(o Options) *Hub {
 	guard := httpserver.Guard{AllowedHosts: o.AllowedHosts, AllowedOrigins: o.AllowedOrigins}
 	h := &Hub{o: o, mux: http.NewServeMux(), guard: guard, current: map[string]*endpoint{}, leaving: map[string][]*endpoint{}}
 	h.joined = newJoined(&h.o, h.list)
+	h.raps = newRaps(&h.o)
+	h.Handle(CallbackPath+"/", h.raps.runtime)
 	h.mux.Handle("/mcp", h.joined.handler)
 	h.mux.HandleFunc("/mcp/{server}", h.serveServer)
 	h.mux.HandleFunc("/mcp/{server}/{rest...}", h.serveServer)
@@ -220,13 +226,21 @@ func (h *Hub) Apply(defs []Definition) (Changes, error) {
 			done.Changed = append(done.Changed, d.Name)
 			left = append(left, is)
 		}
-		next[d.Name] = newEndpoint(&h.o, *d, Path(d.Name))
+		e := newEndpoint(&h.o, *d, Path(d.Name))
+		var err error
+		if e.rap, err = h.raps.make(d); err != nil {
+			return Changes{}, err
+		}
+		next[d.Name] = e
 	}
 	for _, name := range h.order {
 		if next[name] == nil {
 			done.Removed = append(done.Removed, name)
 			left = append(left, h.current[name])
 		}
+	}
+	if err := h.raps.set(next, order); err != nil {
+		return Changes{}, fmt.Errorf("%w: %w", ErrDefinition, err)
 	}
 	if err := h.install(next, order, left); err != nil {
 		return Changes{}, err
@@ -288,6 +302,7 @@ func (h *Hub) Close(ctx context.Context, c belay.Cancellation) error {
 	}
 	wg.Go(func() { errs[len(all)] = h.joined.close(ctx, c) })
 	wg.Wait()
+	errs = append(errs, h.raps.close(ctx, c)) // when the sessions have closed their threads
 	for _, err := range errs {
 		if err != nil {
 			return err

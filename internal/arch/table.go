@@ -221,9 +221,25 @@ var Table = []Row{
 	},
 	{
 		"serve", 4,
-		[]string{".", "jsonrpc", "mcp", "mcp/httpclient", "mcp/httpserver", "aggregate", "proc", "hook", "gateway", "internal/config", "internal/peers"},
+		[]string{".", "jsonrpc", "mcp", "mcp/httpclient", "mcp/httpserver", "aggregate", "proc", "hook", "gateway", "internal/config", "internal/peers", "internal/egress", "internal/raptools", "rap", "rap/spawn"},
 		nil,
-		"the hub: the one place where the transport towards callers and the gateway meet",
+		"the hub: the one place where the transport towards callers and the gateway meet; tool servers of the other protocol become servers inside it here",
+	},
+	{
+		"rap/spawn", 3,
+		[]string{".", "proc", "rap", "supervise", "internal/peers"},
+		nil,
+		"tool servers that Belay starts: where a process tree becomes the runtime's server",
+	},
+	{
+		"internal/raptools", 2,
+		[]string{".", "jsonrpc", "mcp", "rap"},
+		nil,
+		"the joint of two dialects that never import each other: a tool server's tools as those of an MCP server inside Belay",
+	},
+	{
+		"internal/rappeer", 0, nil, nil,
+		"both ends of the protocol, written from its page alone, for tests",
 	},
 	{
 		"acp/agent", 3,
@@ -245,7 +261,7 @@ var Table = []Row{
 	},
 	{
 		"internal/cli", 6,
-		[]string{".", "acp", "acp/agent", "acp/bridge", "acp/front", "admin", "admin/client", "auth", "lease", "ledger", "node", "proc", "supervise", "internal/peers", "internal/config", "mcp", "jsonrpc", "local", "gateway", "serve", "tracing", "internal/adopt", "internal/builtin", "internal/demo", "internal/faketool", "internal/wholefile"},
+		[]string{".", "acp", "acp/agent", "acp/bridge", "acp/front", "admin", "admin/client", "auth", "lease", "ledger", "node", "proc", "supervise", "internal/peers", "internal/config", "mcp", "jsonrpc", "local", "gateway", "rap", "serve", "tracing", "internal/adopt", "internal/builtin", "internal/demo", "internal/egress", "internal/faketool", "internal/wholefile"},
 		[]string{"github.com/alecthomas/kong", "github.com/fsnotify/fsnotify", "golang.org/x/sys"},
 		"the commands; kong reads the command line, x/sys knows the terminal's foreground group",
 	},

@@ -84,7 +84,7 @@ func (c *serveCmd) Run(env *Env) error {
 		}
 		return t
 	})
-	n, err := node.Open(plan.node(env, h, conf, traces))
+	n, err := node.Open(plan.node(env, h, conf, traces, l.Addr()))
 	if err != nil {
 		_ = l.Close()
 		h.close()

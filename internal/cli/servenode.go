@@ -29,12 +29,13 @@ func (p *servePlan) listen(ctx context.Context, c *config.Config) (net.Listener,
 }
 
 // node is what the configuration says of the server as a whole.
-func (p *servePlan) node(env *Env, h *host, c *config.Config, traces tracing.Config) node.Options {
+func (p *servePlan) node(env *Env, h *host, c *config.Config, traces tracing.Config, at net.Addr) node.Options {
 	o := node.Options{
 		Serve: serve.Options{
 			Tree: h.tree, Parent: h.parent.Run(), Log: h.log, Facts: h.facts,
 			Ticket: h.ticket(), Idle: seldom(giveBack), Version: Version(), Cgroup: p.cmd.cgroup(),
 			AllowedHosts: c.Hosts, AllowedOrigins: c.Origins,
+			RAP: rapOptions(env, h, c, at),
 		},
 		Auth: c.Auth.Config(), TokenFile: auth.LocalTokenPath(env.Getenv, local.Dir(env.Getenv)), InTree: proc.InTree,
 		LatchFile: latchFile(env, c), Permissions: c.Orchestrate.Permissions,

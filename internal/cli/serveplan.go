@@ -77,6 +77,13 @@ func behind(d *serve.Definition) string {
 		return "remote"
 	case d.Serve != nil:
 		return "built in"
+	case d.RAP != nil && d.RAP.URL != "":
+		if u, err := url.Parse(d.RAP.URL); err == nil {
+			return "rap " + u.Scheme + "://" + u.Host
+		}
+		return "rap"
+	case d.RAP != nil:
+		return "rap " + path.Base(d.RAP.Command[0])
 	}
 	if name, program := serverName(d.Command), path.Base(d.Command[0]); name != program {
 		return program + " " + name
