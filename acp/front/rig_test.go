@@ -35,6 +35,7 @@ type rig struct {
 	mesh   *local.Mesh
 	f      *front.Front
 	logs   faketool.Text
+	runs   []*belay.Run // of the bridge
 }
 
 func newRig(t *testing.T, change ...func(*front.Options)) *rig {
@@ -80,9 +81,13 @@ func (r *rig) end() {
 		r.t.Errorf("end the front: %v", err)
 	}
 	_ = r.server.Close()
-	soon, end := context.WithTimeout(ctx, time.Second)
+	for _, run := range r.runs {
+		run.Finish(belay.Completed)
+		run.Observe(belay.Evidence{Kind: belay.SeenHandlerReturned, Scope: belay.ScopeHandler})
+	}
+	soon, end := context.WithTimeout(ctx, 200*time.Millisecond) // remote work that was told is waited for in vain
 	defer end()
-	_ = r.tree.Close(soon) // tests leave turns in flight
+	_ = r.tree.Close(soon)
 	if r.t.Failed() {
 		r.t.Logf("log:\n%s", r.logs.String())
 	}
@@ -94,6 +99,7 @@ func (r *rig) run(kind belay.Kind, name string, above *belay.Run, labels map[str
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	r.runs = append(r.runs, run)
 	return run
 }
 

@@ -72,7 +72,7 @@ func TestACP_B11_StopOfATurn(t *testing.T) {
 	r.tick(c, f, `"d"`, "third", "", "")
 
 	stop(session)
-	r.saw(f, "third", "signal")
+	r.saw(f, "third", "stopped")
 	if !c.Ended(20 * time.Second) {
 		t.Error("the server of a stopped session goes on")
 	}
