@@ -49,10 +49,10 @@ func giveBack() {
 	}
 }
 
-// rest is what a process does that waits for its only session: it gives its
+// fallIdle is what a process does that waits for its only session: it gives its
 // memory back, and the pages of its code with it. Who serves many must not: the
 // other sessions run on these pages.
-func rest() {
+func fallIdle() {
 	giveBack()
 	proc.Unload()
 }

@@ -190,7 +190,7 @@ func (c *wrapCmd) config(h *host, name string, command []string, labels map[stri
 			Deadline: c.Deadline, Observe: c.Observe,
 		},
 		Isolation: gateway.Isolation(c.Isolation), Drain: c.Drain, RestartSafe: safe, Facts: h.facts, Cgroup: c.cgroup(),
-		Tree: h.tree, Parent: h.parent.Run(), Owner: h.owner, Labels: labels, Log: h.log, Ticket: h.ticket(), Idle: rest,
+		Tree: h.tree, Parent: h.parent.Run(), Owner: h.owner, Labels: labels, Log: h.log, Ticket: h.ticket(), Idle: fallIdle,
 		Placer: h.placer(name),
 	}
 }
