@@ -23,7 +23,7 @@ demo: build ## the demo: six scenes, each bare and then under Belay
 test: ## install what the tests need, then vet, cross-build, fuzz briefly and run every test with -race
 	@scripts/test
 
-interop: ## the pinned real peers: official SDKs and the reference server (needs a package registry)
+interop: ## the pinned real peers: official SDKs, the reference server, coding agents (needs a package registry)
 	$(GO) run ./interop
 
 conformance: ## the official conformance suite, directly and through Belay: equal? (needs a package registry)

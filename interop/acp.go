@@ -64,13 +64,12 @@ func (h *harness) acpPair(rows *batch, a acpAgent, c acpCell, version int, only 
 		return
 	}
 	bare := &acpRow{agent: a.key, cell: c.name, version: version, end: c.end}
-	rows.do(bare, &bare.problem, name+" (bare)", func() error { return h.acpSession(a, c, bare) })
+	rows.do(bare, &bare.problem, name+" (bare)", func() error { return h.withAgent(a, c, bare) })
 	if h.belay == "" {
 		return
 	}
-	under := &acpRow{agent: a.key, cell: c.name, version: version, end: c.end, belay: true}
-	rows.do(under, &under.problem, name+" (Belay)", func() error { return h.acpSession(a, c, under) })
-	under.bare = bare
+	under := &acpRow{agent: a.key, cell: c.name, version: version, end: c.end, belay: true, bare: bare}
+	rows.do(under, &under.problem, name+" (Belay)", func() error { return h.withAgent(a, c, under) })
 }
 
 // acpPins are the agents' packages and versions, for the head of the page.

@@ -119,6 +119,10 @@ func TestACPJudge(t *testing.T) {
 		"end, left":         {func(r *acpRow) { r.end, r.limit, r.alive = true, 5*time.Second, []int{9, 9, 2, 1} }, true},
 		"killed, gone":      {func(r *acpRow) { r.end, r.limit, r.alive = true, time.Second, []int{9, 0, 0} }, false},
 		"killed, left":      {func(r *acpRow) { r.end, r.limit, r.alive = true, time.Second, []int{9, 1, 0} }, true},
+		"second Stop":       {func(r *acpRow) { r.twice, r.early, r.bare = true, 1, &acpRow{early: 1} }, false},
+		"taken too early":   {func(r *acpRow) { r.twice, r.bare = true, &acpRow{early: 1} }, true},
+		"bare takes it too": {func(r *acpRow) { r.twice, r.bare = true, &acpRow{} }, false},
+		"second Stop fails": {func(r *acpRow) { r.twice, r.early, r.late = true, 1, 1 }, true},
 		"a problem remains": {func(r *acpRow) { r.problem = "it did not start" }, true},
 	} {
 		r := fine()

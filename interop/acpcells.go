@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -144,8 +143,8 @@ const acpNext = 12 * time.Second
 // deadline and a second, and some more so that "late" can be told from "never".
 const acpPatience = 9 * time.Second
 
-// session runs one row.
-func (h *harness) acpSession(a acpAgent, c acpCell, r *acpRow) error {
+// withAgent runs the session of one row.
+func (h *harness) withAgent(a acpAgent, c acpCell, r *acpRow) error {
 	s, err := h.open(a, r.version, r.belay, c.ask, c.steps)
 	if err != nil {
 		return err
@@ -413,7 +412,7 @@ func (x *acpRun) stopStream() error {
 }
 
 // stopTwice stops a turn in its second tool call; its first one left a process
-// behind, which the second Stop takes.
+// behind, which only the second Stop may take.
 func (x *acpRun) stopTwice() error {
 	if err := x.begin(wordWork); err != nil {
 		return err
@@ -424,26 +423,20 @@ func (x *acpRun) stopTwice() error {
 	}
 	x.count(acpSample[:3], x.ofWork)
 	x.observe()
-	if x.r.belay && len(x.r.left) > 0 {
-		return errors.New("the first Stop left of its tool call: " + strings.Join(x.r.left, "; "))
-	}
-	alive := func() []string {
-		var list []string
+	alive := func() (n int) {
 		for _, pid := range x.s.pids(keyEarly) {
 			if faketool.Alive(pid) {
-				list = append(list, fmt.Sprint("the first call's process ", pid))
+				n++
 			}
 		}
-		return append(list, x.ofWork()...)
+		return n
 	}
-	left := len(alive())
+	x.r.twice, x.r.early = true, alive()
 	if err := x.s.stop(); err != nil {
 		return err
 	}
-	time.Sleep(3 * time.Second)
-	x.r.left = alive()
-	x.r.note = fmt.Sprintf("of the turn: %d before the second Stop, %d after it", left, len(x.r.left))
-	x.r.alive[len(x.r.alive)-1] = len(x.r.left)
+	time.Sleep(acpGone)
+	x.r.late = alive() + len(x.ofWork())
 	return x.next()
 }
 

@@ -30,6 +30,9 @@ type acpRow struct {
 	stillAt   bool          // it went on when the watching ended
 	ran       bool          // a command that waited for leave ran after the Stop
 	hurt      []string      // innocents that died
+	twice     bool          // a second Stop came after the sampling
+	early     int           // processes of an earlier tool call of the turn, before it
+	late      int           // processes of the turn, after it
 	next      string
 	note      string
 	problem   string
@@ -56,7 +59,7 @@ func (r *acpRow) judge() {
 		r.problem = "the editor was told: " + r.told
 	case r.toldAfter > acpSettle+acpExtra:
 		r.problem = fmt.Sprintf("the editor waited for %v", round(r.toldAfter))
-	case r.late():
+	case r.slow():
 		r.problem = fmt.Sprintf("the editor waited for %v, without Belay for %v", round(r.toldAfter), round(r.bare.toldAfter))
 	case r.ends != 1:
 		r.problem = fmt.Sprintf("the editor was told %d times", r.ends)
@@ -68,14 +71,18 @@ func (r *acpRow) judge() {
 		r.problem = "the work went on"
 	case len(r.hurt) > 0:
 		r.problem = "hurt: " + strings.Join(r.hurt, ", ")
+	case r.twice && r.early == 0 && r.bare != nil && r.bare.early > 0:
+		r.problem = "the first Stop took the process of a tool call that had ended"
+	case r.late > 0:
+		r.problem = fmt.Sprintf("alive after the second Stop: %d", r.late)
 	case r.next != "ok":
 		r.problem = "next prompt: " + r.next
 	}
 }
 
-// late: the agent's own answer came much earlier without Belay. The agent is the
+// slow: the agent's own answer came much earlier without Belay. The agent is the
 // same, but two runs are never equal on a busy machine: some time is allowed.
-func (r *acpRow) late() bool {
+func (r *acpRow) slow() bool {
 	return r.bare != nil && r.bare.told == "cancelled" && r.toldAfter > r.bare.toldAfter+acpExtra+margin
 }
 
@@ -102,6 +109,9 @@ func (r *acpRow) cells() []string {
 	}
 	if r.note != "" {
 		told += " (" + r.note + ")"
+	}
+	if r.twice {
+		told += fmt.Sprintf(" (of the turn before and after the second Stop: %d, %d)", r.early, r.late)
 	}
 	var alive []string
 	for _, n := range r.alive {

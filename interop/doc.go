@@ -1,9 +1,9 @@
 // Command interop runs Belay between pinned real peers and prints what
 // happened: the official TypeScript, Go and Python SDKs as clients and as
-// servers, and the reference server, whose long-running tool never stops by
-// itself.
+// servers, the reference server, whose long-running tool never stops by itself,
+// and four coding agents.
 //
-//	go run ./interop [-part stdio|http] [-only WORDS] [-jobs N] [-bare] [-md FILE] [-v]
+//	go run ./interop [-part stdio|http|acp] [-agents NAMES] [-only WORDS] [-jobs N] [-bare] [-md FILE] [-record DIR] [-v]
 //
 // # Method
 //
@@ -24,6 +24,19 @@
 // over. The rows are not the full product of clients, servers and events: see
 // pairs.
 //
+// # Agents
+//
+// Agents are driven by a raw client that plays the editor; their model is
+// internal/fakemodel, on loopback, which is also the only way out that their
+// environment names. Each row is a session in a home of its own: a tool of the
+// agent works (a shell command, a call of the session's MCP server), something
+// stops it (the editor's Stop, in both forms, once or twice; the editor's end;
+// signals to Belay, or to the bare agent), and /proc is asked for the processes
+// that carry the session's mark. Beside the work live processes that no Stop may
+// touch. The rows with -record are transcripts for the tests of acp/bridge. With
+// CI set, two agents are run: those that between them show most defects and are
+// the quickest to install; -agents names others.
+//
 // # What fails, and what does not
 //
 // Bare rows are facts about other people's programs and never fail. A row
@@ -32,7 +45,11 @@
 // did not work. Over HTTP it fails, too, when the POST was left open, the client
 // goes on resuming, or the receipt says what cannot be known: a remote server
 // whose work nobody saw end is never confirmed. That such a server goes on
-// working is a fact about it. The peers are installed into .cache/interop from package
+// working is a fact about it. With an agent a row under Belay fails when the
+// editor was not told `cancelled` in time, exactly once; when a process of the
+// stopped tool call lives after 3 s, one of the turn after a second Stop, one of
+// the whole tree after the session's end; when the MCP server was not told, an
+// innocent process died, or the next prompt does not end well. The peers are installed into .cache/interop from package
 // registries; when one cannot be reached, this is said loudly, its rows are
 // named as not run, and nothing fails for it.
 package main
