@@ -26,11 +26,16 @@ type host struct {
 
 // openHost never fails: a process that cannot be seen by others still works.
 func openHost(ctx context.Context, env *Env, fronts string) *host {
-	return openHostAs(ctx, env, fronts, func(t *belay.Tree) belay.Control { return t })
+	return openHostAs(ctx, env, fronts, plainly, nil)
 }
 
-// openHostAs is openHost with what other processes see of the tree.
-func openHostAs(ctx context.Context, env *Env, fronts string, as func(*belay.Tree) belay.Control) *host {
+// plainly lets other processes see the tree as it is.
+func plainly(t *belay.Tree) belay.Control { return t }
+
+// openHostAs is openHost with what other processes see of the tree, and with who
+// says below which runs the calls of processes hang that are attached here; nil:
+// below the run of their ticket.
+func openHostAs(ctx context.Context, env *Env, fronts string, as func(*belay.Tree) belay.Control, place func(belay.RunID, local.Asked) []belay.RunID) *host {
 	h := &host{tree: belay.NewTree(belay.Options{}), log: newLog(env), owner: userName()}
 	facts, err := peers.Load()
 	if err != nil {
@@ -43,7 +48,7 @@ func openHostAs(ctx context.Context, env *Env, fronts string, as func(*belay.Tre
 	h.parent = local.FromEnv(ctx, env.Getenv, h.stopAll, func(text string) { env.Warnf("%s", text) })
 	h.server, err = local.Listen(ctx, local.Options{
 		Dir: local.Dir(env.Getenv), Control: as(h.tree), Fronts: fronts, Version: Version(),
-		InTree: proc.InTree, Parent: h.parent, Log: h.log,
+		InTree: proc.InTree, Parent: h.parent, Place: place, Log: h.log,
 	})
 	if err != nil {
 		env.Warnf("other Belay processes cannot see these runs: %v", err)

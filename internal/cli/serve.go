@@ -83,7 +83,7 @@ func (c *serveCmd) Run(env *Env) error {
 			return uncancelled{t}
 		}
 		return t
-	})
+	}, nil)
 	n, err := node.Open(plan.node(env, h, conf, traces, l.Addr()))
 	if err != nil {
 		_ = l.Close()
