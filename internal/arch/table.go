@@ -175,6 +175,12 @@ var Table = []Row{
 		nil,
 		"the RAP dialect and its library for authors of tool servers and runtimes: nothing heavy may hang on it",
 	},
+	{
+		"rap/sigv4", 2,
+		[]string{".", "rap"},
+		[]string{"github.com/aws/aws-sdk-go-v2/aws"},
+		"AWS signatures, both ways: the SDK's own signer, which alone knows the canonical form; apart, so that rap stays light",
+	},
 
 	{
 		"lease", 2,
