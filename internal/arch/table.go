@@ -176,6 +176,12 @@ var Table = []Row{
 		"the RAP dialect and its library for authors of tool servers and runtimes: nothing heavy may hang on it",
 	},
 	{
+		"rap/schema", 1,
+		[]string{"."},
+		[]string{"github.com/google/jsonschema-go"},
+		"arguments against JSON Schema; apart, so that rap stays light",
+	},
+	{
 		"rap/sigv4", 2,
 		[]string{".", "rap"},
 		[]string{"github.com/aws/aws-sdk-go-v2/aws"},
