@@ -32,7 +32,7 @@ func (c *Conn) receive(frame []byte) {
 func (c *Conn) bad(kind jsonrpc.Kind, id jsonrpc.ID, err error) {
 	c.counts.badMessages.Add(1)
 	c.o.Log.Warn("the peer sent what is no message", "error", err)
-	if kind == jsonrpc.Response {
+	if kind == jsonrpc.Response || kind == jsonrpc.Unknown && c.issued(id) { // an id of ours, and nothing else: an answer that says nothing
 		if cl, ok := c.calls.Take(id); ok {
 			cl.answered <- answer{err: fmt.Errorf("%s: %w: %w", cl.method, ErrMalformed, err)}
 		}

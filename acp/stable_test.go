@@ -206,6 +206,7 @@ func TestACP_46_47_form_follows_the_peer(t *testing.T) {
 			{`{"jsonrpc":"2.0","method":"$/cancelRequest","params":[]}`, `"$/cancel_request"`}, // malformed: no cancel
 		} {
 			agent.send("%s", form.theirs)
+			synctest.Wait()
 			before := w.count("> ", "$/cancel")
 			ctx, cancel := context.WithCancel(t.Context())
 			done := async(func() error { return c.Call(ctx, "_x", nil, nil) })
