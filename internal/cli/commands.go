@@ -4,6 +4,7 @@ package cli
 // order is the order of the help.
 type commands struct {
 	Wrap      wrapCmd      `cmd:"" group:"run" help:"Put an MCP server on stdio under Belay."`
+	ACP       acpCmd       `cmd:"" name:"acp" group:"run" help:"Put an agent that speaks ACP under Belay, for any editor."`
 	Exec      execCmd      `cmd:"" group:"run" help:"Run any command, with everything it starts, under Belay."`
 	Serve     serveCmd     `cmd:"" group:"run" help:"Serve MCP servers over HTTP under Belay."`
 	Adopt     adoptCmd     `cmd:"" group:"run" help:"Put the MCP servers of an editor under Belay, or take them out again."`

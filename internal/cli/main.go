@@ -57,7 +57,7 @@ func newParser(env *Env) (*kong.Kong, error) {
 	return kong.New(&commands{},
 		kong.Name("belay"),
 		kong.Description("One Stop for AI agents' tools, and it really stops.\n\nExit codes: "+
-			"0 done, 1 failed, 2 usage, 3 not confirmed, 4 nothing matched, 6 processes left alive, 130 stopped."),
+			"0 done, 1 failed, 2 usage, 3 not confirmed, 4 nothing matched, 5 agent killed, 6 processes left alive, 130 stopped."),
 		kong.Writers(env.Stdout, env.Stderr),
 		kong.Exit(func(code int) { panic(earlyExit(code)) }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100, NoExpandSubcommands: true}),
