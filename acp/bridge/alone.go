@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/acp"
@@ -63,7 +64,7 @@ func (p *toolStopper) askAgent() bool {
 	b, x := p.b, p.x
 	b.lock()
 	defer b.unlock()
-	if !x.cancels || !x.open || b.version != acp.Version2 {
+	if !x.s.work.tools[x.id] || !x.open || b.version != acp.Version2 {
 		return false
 	}
 	params := fmt.Appendf(nil, `{"sessionId":%s,"toolCallId":%s}`, quote(x.s.id), quote(x.id))
@@ -100,7 +101,7 @@ func (p *toolStopper) processes() belay.Stopper {
 // Plan says what a Stop would do.
 func (p *toolStopper) Plan(ctx context.Context) belay.Plan {
 	p.b.mu.Lock()
-	cancels := p.x.cancels
+	cancels := p.x.s.work.tools[p.x.id]
 	p.b.mu.Unlock()
 	if cancels {
 		return belay.Plan{Tell: "the agent, by " + acp.MethodCancelToolCall, Force: "none"}
@@ -131,7 +132,17 @@ func (p *toolStopper) MayForce(ctx context.Context, pressure belay.Pressure) err
 	means := p.means
 	p.b.mu.Unlock()
 	if means == nil {
-		return &belay.Restraint{Why: "it was told, and has no process that is known to be its own"}
+		if pressure.Again {
+			return &belay.Restraint{Why: errNoMeans.Error()}
+		}
+		timer := time.NewTimer(time.Until(pressure.GiveUp))
+		defer timer.Stop()
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-timer.C:
+			return &belay.Restraint{Why: "it was told; " + errNoMeans.Error()}
+		}
 	}
 	if gate, ok := means.(belay.Gate); ok {
 		return gate.MayForce(ctx, pressure)
@@ -217,7 +228,7 @@ func (b *Bridge) cancelToolCall(r *request, params []byte) bool {
 	name := string(text(params, at))
 	for _, t := range s.turns {
 		x := t.tools[name]
-		if x == nil || x.cancels || !x.ours {
+		if x == nil || s.work.tools[name] || !x.ours {
 			continue
 		}
 		if !x.open || x.run == nil {

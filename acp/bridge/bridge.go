@@ -40,6 +40,7 @@ type Bridge struct {
 	sessions   map[string]*session
 	unnamed    map[*session]struct{} // whose id the agent has not said yet
 	editorStop belay.StopID          // the newest Stop that the editor asked for
+	stopping   map[*turn]struct{}    // whose receipts are not final
 	dying      []*turn               // whose agent is to be killed when nobody else needs it
 	kept       []*turn               // with broods that a second Stop could still need
 	noise      noise
@@ -70,6 +71,7 @@ func New(o Options) (*Bridge, error) {
 		ended:    make(chan struct{}),
 		sessions: map[string]*session{},
 		unnamed:  map[*session]struct{}{},
+		stopping: map[*turn]struct{}{},
 	}
 	for _, h := range []*hop{b.editor, b.agent} {
 		h.forms.Use(set.Dialect[""])

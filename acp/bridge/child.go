@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,7 +42,7 @@ func (b *Bridge) admitChild(r *request, e *jsonrpc.Envelope, line []byte) bool {
 		return b.passesStop(r, e, line)
 	}
 	if r.t.run.Cancellation() != nil {
-		r.t.children[r] = struct{}{} // its Stop is on its way here, and the agent is to be told of that first
+		r.t.children = append(r.t.children, r) // its Stop is on its way here, and the agent is to be told of that first
 		return false
 	}
 	parent := r.t.run
@@ -55,7 +56,7 @@ func (b *Bridge) admitChild(r *request, e *jsonrpc.Envelope, line []byte) bool {
 	})
 	if err != nil {
 		if r.t.run.Cancellation() != nil {
-			r.t.children[r] = struct{}{}
+			r.t.children = append(r.t.children, r)
 			return false
 		}
 		if parent.Cancellation() != nil { // its tool call is being stopped alone
@@ -66,7 +67,7 @@ func (b *Bridge) admitChild(r *request, e *jsonrpc.Envelope, line []byte) bool {
 		return true
 	}
 	r.run = run
-	r.t.children[r] = struct{}{}
+	r.t.children = append(r.t.children, r)
 	return true
 }
 
@@ -167,9 +168,7 @@ func (b *Bridge) childOver(r *request, o belay.Outcome) {
 	if r.run == nil {
 		return
 	}
-	if r.t != nil {
-		delete(r.t.children, r)
-	}
+	r.t.lets(r)
 	r.run.Finish(o)
 	if r.run.Cancellation() != nil && o != belay.Cancelled {
 		kind := belay.SeenResult
@@ -177,6 +176,13 @@ func (b *Bridge) childOver(r *request, o belay.Outcome) {
 			kind = belay.SeenErrorReply
 		}
 		r.run.Observe(belay.Evidence{Kind: kind, Detail: "the editor has answered"})
+	}
+}
+
+// lets forgets a request that needs nothing more of the turn.
+func (t *turn) lets(r *request) {
+	if t != nil {
+		t.children = slices.DeleteFunc(t.children, func(other *request) bool { return other == r })
 	}
 }
 
@@ -220,7 +226,7 @@ func (b *Bridge) dismiss(r *request, withdraw bool) {
 	}
 	if r.t != nil {
 		r.t.noteCut("an open question of the agent was answered: cancelled")
-		delete(r.t.children, r)
+		r.t.lets(r)
 	}
 	r.answer(acp.Dismissed(r.method))
 	if withdraw {
@@ -264,7 +270,7 @@ func (b *Bridge) cutChildren(t *turn) {
 	if t.done {
 		return
 	}
-	for r := range t.children {
+	for _, r := range slices.Clone(t.children) {
 		if r.method == acp.MethodWriteTextFile || r.settled {
 			continue
 		}

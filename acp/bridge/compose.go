@@ -9,16 +9,20 @@ import (
 
 // endResult is the result of a prompt that Belay answers (ACP-B22). word is what the
 // agent has said instead, if anything.
-func endResult(run *belay.Run, word string) []byte {
-	return fmt.Appendf(nil, `{"stopReason":"cancelled","_meta":%s}`, meta(run, word))
+func endResult(t *turn, word string) []byte {
+	return fmt.Appendf(nil, `{"stopReason":"cancelled","_meta":%s}`, meta(t, word))
 }
 
 // meta says whose answer it is; the only place for who and why that the protocol has
 // (A13).
-func meta(run *belay.Run, word string) []byte {
-	dst := fmt.Appendf(nil, `{"belay":{"run":%s`, quote(run.ID().String()))
-	if r := run.Receipt(); r != nil {
-		dst = fmt.Appendf(dst, `,"verdict":%s,"cause":%s`, quote(string(r.Verdict)), quote(string(r.Cancellation.Cause)))
+func meta(t *turn, word string) []byte {
+	dst := fmt.Appendf(nil, `{"belay":{"run":%s`, quote(t.run.ID().String()))
+	if r := t.run.Receipt(); r != nil {
+		verdict := r.Verdict
+		if verdict == belay.Unreachable && t.stop != nil && t.stop.err == nil {
+			verdict = belay.Signalled // which is on its way into the receipt
+		}
+		dst = fmt.Appendf(dst, `,"verdict":%s,"cause":%s`, quote(string(verdict)), quote(string(r.Cancellation.Cause)))
 		if r.Cancellation.Reason != "" {
 			dst = fmt.Appendf(dst, `,"reason":%s`, quote(r.Cancellation.Reason))
 		}
@@ -30,12 +34,13 @@ func meta(run *belay.Run, word string) []byte {
 }
 
 // idleUpdate is the end of v2 work that Belay reports (ACP-B22).
-func idleUpdate(dst []byte, s *session, run *belay.Run) []byte {
+func idleUpdate(dst []byte, t *turn) []byte {
+	s := t.s
 	dst = fmt.Appendf(dst, `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%s,"update":{"sessionUpdate":"state_update","state":"idle","stopReason":"cancelled"`, quote(s.id))
 	if s.work.list != nil {
 		dst = append(append(dst, `,"background":`...), s.work.list...)
 	}
-	return fmt.Appendf(dst, `,"_meta":%s}}}`, meta(run, ""))
+	return fmt.Appendf(dst, `,"_meta":%s}}}`, meta(t, ""))
 }
 
 // notice tells the user something, where the editor can show it (ACP-B26): in v2

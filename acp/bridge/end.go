@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/belayhq/belay"
@@ -130,7 +132,7 @@ func (b *Bridge) answerAll(why Reason, exit Exit) {
 			}
 		}
 	}
-	for _, r := range b.editor.asked {
+	for _, r := range ordered(b.editor.asked) {
 		var run *belay.Run
 		if r.t != nil {
 			run = r.t.run
@@ -139,13 +141,18 @@ func (b *Bridge) answerAll(why Reason, exit Exit) {
 		}
 		r.fail(acp.CodeInternal, ended(why), gone(run, exit.String()))
 	}
-	for _, r := range b.agent.asked {
+	for _, r := range ordered(b.agent.asked) {
 		if r.to == b.editor && !r.answered && why != EditorGone {
 			r.tell()
 		}
 		b.childOver(r, belay.Cancelled)
 		r.settle()
 	}
+}
+
+// ordered are the requests in the order in which they were passed on.
+func ordered(asked map[string]*request) []*request {
+	return slices.SortedFunc(maps.Values(asked), func(a, b *request) int { return a.nr - b.nr })
 }
 
 // ended says why a request gets no other answer.
@@ -216,7 +223,7 @@ func (b *Bridge) conclusion(why Reason, seen *belay.Evidence) (after []func()) {
 	if seen != nil {
 		e = *seen
 	}
-	turns := append([]*turn(nil), b.kept...)
+	turns := slices.Concat(b.kept, slices.Collect(maps.Keys(b.stopping)))
 	b.kept = nil
 	for _, s := range b.everySession() {
 		turns = append(turns, append(s.turns, s.queue...)...)
@@ -231,7 +238,7 @@ func (b *Bridge) conclusion(why Reason, seen *belay.Evidence) (after []func()) {
 				conclude1(x.run, e)
 			}
 		}
-		for r := range t.children {
+		for _, r := range t.children {
 			if r.run != nil {
 				conclude1(r.run, e)
 			}

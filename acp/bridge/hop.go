@@ -23,6 +23,7 @@ type hop struct {
 	name  string // "editor" or "agent", for logs
 	forms acp.Forms
 	ids   jsonrpc.Minter
+	sent  int // requests
 
 	open  map[string]*request // sent to this peer, by our id, until its answer came
 	asked map[string]*request // received from this peer, by its id, until it has its answer
@@ -51,6 +52,7 @@ type request struct {
 	hid    jsonrpc.ID // ours, at to
 	method string
 	at     time.Time
+	nr     int // in the order in which they were sent to that peer
 
 	s *session // that it concerns; nil: none, or not known
 	t *turn    // of a prompt, the turn; of a request of the agent, the turn that it belongs to
@@ -72,7 +74,8 @@ type request struct {
 
 // expect notes that r was sent, under an id that no other request ever had.
 func (h *hop) expect(r *request) {
-	r.to, r.hid, r.at = h, h.ids.Next(), time.Now()
+	h.sent++
+	r.to, r.hid, r.at, r.nr = h, h.ids.Next(), time.Now(), h.sent
 	h.open[r.hid.Key()] = r
 }
 

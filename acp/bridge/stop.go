@@ -141,9 +141,14 @@ func (b *Bridge) stopTurn(t *turn, c *belay.Cancellation) {
 		return
 	}
 	if t.done { // it has just ended by itself
-		t.run.Observe(belay.Evidence{Kind: belay.SeenResult, Detail: "the turn ended in the moment of the Stop"})
+		said := belay.Evidence{Kind: belay.SeenResult, Detail: "the turn ended in the moment of the Stop"}
+		if t.last != nil {
+			said = *t.last
+		}
+		t.run.Observe(said)
 		return
 	}
+	b.stopping[t] = struct{}{}
 	for _, x := range t.tools {
 		if x.open {
 			x.openThen = true
@@ -151,7 +156,10 @@ func (b *Bridge) stopTurn(t *turn, c *belay.Cancellation) {
 		}
 	}
 	b.tellAgent(t)
-	for r := range t.children {
+	if b.set.Background == End {
+		b.stopBackground(t)
+	}
+	for _, r := range slices.Clone(t.children) {
 		if acp.Dialog(r.method) && b.earlyAnswer(r) {
 			b.dismiss(r, !st.byEditor)
 		}
@@ -184,7 +192,7 @@ func (b *Bridge) neverStarted(t *turn) {
 			r.parcel = nil
 		}
 		if b.version == acp.Version1 && !(t.stop.byRequest && t.held != nil) {
-			r.answer(endResult(t.run, ""))
+			r.answer(endResult(t, ""))
 		} else {
 			r.fail(acp.CodeCancelled, acp.CancelledText, nil)
 		}
@@ -355,6 +363,7 @@ func (l timeline) beyond() bool { return l.after }
 func (b *Bridge) stoppedAnswer(t *turn, e *jsonrpc.Envelope, line []byte) {
 	st, r := t.stop, t.prompt
 	said, reason := b.saidBy(e, line)
+	t.run.Observe(said) // first, so that what is composed below knows
 	if t.settled {
 		st.word = said.Detail
 		t.run.Finish(belay.Cancelled) // counts it as late
@@ -380,7 +389,7 @@ func (b *Bridge) stoppedAnswer(t *turn, e *jsonrpc.Envelope, line []byte) {
 		_ = r.pass(e, line, jsonrpc.Edit{At: at, New: []byte(`"cancelled"`)})
 	default:
 		st.word = said.Detail
-		r.answer(endResult(t.run, said.Detail))
+		r.answer(endResult(t, said.Detail))
 	}
 	t.run.Settle(o)
 	b.agentDone(t, said)
@@ -408,13 +417,12 @@ func (b *Bridge) agentDone(t *turn, said belay.Evidence) {
 	st := t.stop
 	said.Open = true
 	st.said, st.saidAt = &said, time.Now()
-	t.run.Observe(said)
 	select {
 	case <-st.confirmed:
 	default:
 		close(st.confirmed)
 	}
-	for r := range t.children {
+	for _, r := range slices.Clone(t.children) {
 		b.dismissOrCut(r)
 	}
 	b.turnDone(t)
@@ -429,7 +437,7 @@ func (b *Bridge) dismissOrCut(r *request) {
 	if r.run != nil {
 		r.run.Observe(belay.Evidence{Kind: belay.SeenTaskCancelled, Detail: "its turn has ended"})
 	}
-	delete(r.t.children, r)
+	r.t.lets(r)
 }
 
 // settleTurn gives the editor the end of a turn that the agent does not end
@@ -442,7 +450,7 @@ func (b *Bridge) settleTurn(t *turn) {
 	t.run.Settle(belay.Cancelled)
 	switch b.version {
 	case acp.Version1:
-		t.prompt.answer(endResult(t.run, t.stop.word))
+		t.prompt.answer(endResult(t, t.stop.word))
 	case acp.Version2:
 		b.settleWork(t)
 	default:
@@ -515,6 +523,7 @@ func (b *Bridge) stopOver(t *turn) {
 	b.foldCalls(t)
 	b.lock()
 	defer b.unlock()
+	delete(b.stopping, t)
 	alone := 0
 	for _, x := range t.stop.open {
 		if x.run != nil {
@@ -602,12 +611,5 @@ func survivorText(list []belay.Process, run belay.RunID) string {
 
 // stoppingLocked reports whether any turn is being stopped.
 func (b *Bridge) stoppingLocked() bool {
-	for _, s := range b.sessions {
-		for _, t := range s.turns {
-			if t.stop != nil {
-				return true
-			}
-		}
-	}
-	return false
+	return len(b.stopping) > 0
 }

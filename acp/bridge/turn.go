@@ -36,9 +36,11 @@ type turn struct {
 	abandoned bool // nobody waits for the agent's end any more
 
 	tools    map[string]*tool
-	children map[*request]struct{}
-	stop     *stopping // nil until it is stopped
-	swallow  int       // updates that came after the editor had the end
+	children []*request      // what the agent has asked of the editor for it, and has no answer yet
+	subs     bool            // it has child sessions
+	last     *belay.Evidence // what the agent said of its end, where that came before the Stop did
+	stop     *stopping       // nil until it is stopped
+	swallow  int             // updates that came after the editor had the end
 }
 
 // prompt makes a turn of a prompt and passes it on.
@@ -78,7 +80,7 @@ func (b *Bridge) prompt(r *request, id string, e *jsonrpc.Envelope, line []byte,
 
 // newTurn registers a turn.
 func (b *Bridge) newTurn(s *session, r *request) (*turn, error) {
-	t := &turn{b: b, s: s, prompt: r, tools: map[string]*tool{}, children: map[*request]struct{}{}}
+	t := &turn{b: b, s: s, prompt: r, tools: map[string]*tool{}}
 	spec := belay.Spec{
 		Kind: belay.KindTurn, Name: "prompt", Server: b.o.Name, Owner: b.o.Owner, Address: s.id,
 		Parent: s.run, Queued: true, Deferred: true,
@@ -195,8 +197,10 @@ func (b *Bridge) promptFailed(r *request, code int, message string) {
 		r.fail(code, message, nil)
 	case t.stop != nil:
 		t.stop.word = message
+		said := belay.Evidence{Kind: belay.SeenErrorReply, Open: true, Detail: message}
+		t.run.Observe(said)
 		b.settleTurn(t)
-		b.agentDone(t, belay.Evidence{Kind: belay.SeenErrorReply, Detail: message})
+		b.agentDone(t, said)
 	default:
 		r.fail(code, message, nil)
 		b.endTurn(t, belay.Failed)
@@ -210,7 +214,7 @@ func (b *Bridge) endTurn(t *turn, o belay.Outcome) {
 	for _, x := range t.tools {
 		x.end(o)
 	}
-	for r := range t.children {
+	for _, r := range slices.Clone(t.children) {
 		b.childOver(r, o)
 	}
 	b.turnDone(t)
@@ -226,6 +230,13 @@ func (b *Bridge) turnDone(t *turn) {
 	s := t.s
 	s.turns = slices.DeleteFunc(s.turns, func(u *turn) bool { return u == t })
 	s.queue = slices.DeleteFunc(s.queue, func(u *turn) bool { return u == t })
+	if t.subs {
+		for _, child := range b.everySession() {
+			if child.above == t {
+				b.dropSession(child, belay.Completed)
+			}
+		}
+	}
 	b.place(s)
 	b.dispatchHeld(s)
 	b.killIfDue()

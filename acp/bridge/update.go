@@ -78,6 +78,9 @@ func (b *Bridge) update(e *jsonrpc.Envelope, line []byte) {
 	var edits []jsonrpc.Edit
 	switch string(kind) {
 	case updTool, updToolUpdate:
+		if b.version == acp.Version2 {
+			s.work.tool(line, at[:])
+		}
 		if s.loading == 0 && t != nil {
 			edits = b.toolUpdate(t, s, line, in[1], at[:])
 		}
@@ -118,6 +121,7 @@ func (b *Bridge) childSession(line []byte, id jsonrpc.Span, kind []byte) *sessio
 		b.log.Warn("a child session is not tracked", "error", err)
 		return nil
 	}
+	only.subs = true
 	return s
 }
 
@@ -129,7 +133,6 @@ type tool struct {
 	run  *belay.Run // nil: it has none
 	open bool
 
-	cancels  bool // v2: the agent can cancel it alone
 	ours     bool // v2: the editor was told that Belay can
 	alone    bool // v2: its processes can be told from those of others
 	looking  bool // for that
@@ -158,10 +161,6 @@ func (b *Bridge) toolUpdate(t *turn, s *session, line []byte, update jsonrpc.Spa
 		}
 		x = b.newTool(t, s, string(raw), toolName(line, at))
 	}
-	if c := at[atCaps]; c.Ok() {
-		m, ok, _ := jsonrpc.Member(line, c, "cancel")
-		x.cancels = ok && jsonrpc.KindAt(line, m) == jsonrpc.ObjectValue
-	}
 	if final(status) {
 		b.toolEnded(x, status)
 		return nil
@@ -169,7 +168,7 @@ func (b *Bridge) toolUpdate(t *turn, s *session, line []byte, update jsonrpc.Spa
 	if x.stopper != nil && x.run.Cancellation() != nil && t.stop != nil && string(text(line, at[atKind])) == updToolUpdate {
 		t.stillActive("an update of tool call " + x.run.Name() + " after the Stop")
 	}
-	if b.version != acp.Version2 || !x.open || x.cancels {
+	if b.version != acp.Version2 || !x.open || s.work.tools[x.id] {
 		return nil
 	}
 	return b.advertise(x, line, update, at[atCaps])
@@ -188,7 +187,7 @@ func (b *Bridge) newTool(t *turn, s *session, id, name string) *tool {
 	}
 	x.stopper = &toolStopper{b: b, x: x}
 	spec.Stopper = x.stopper
-	spec.Ladder = belay.Ladder{Grace: time1, KillAfter: b.set.KillAfter, ConfirmAfter: b.set.AgentDeadline + closeWait + endMargin}
+	spec.Ladder = belay.Ladder{Grace: b.set.Grace, KillAfter: b.set.KillAfter, ConfirmAfter: b.set.AgentDeadline + closeWait + endMargin}
 	run, err := b.o.Tree.Register(spec)
 	if err != nil {
 		if t.run.Cancellation() != nil {

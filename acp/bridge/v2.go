@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"time"
 
@@ -14,7 +15,8 @@ import (
 type background struct {
 	list      []byte // as the agent reported it last; nil: it did not
 	items     []item
-	terminals map[string]bool // that advertise a cancel of their own
+	terminals map[string]bool // those that can be cancelled alone
+	tools     map[string]bool // the same, of tool calls
 }
 
 type item struct{ kind, id string }
@@ -55,28 +57,32 @@ func (w *background) lists(tool string) bool {
 
 // terminal notes whether a terminal of the agent can be cancelled alone.
 func (w *background) terminal(line []byte, at []jsonrpc.Span) {
-	id := text(line, at[atTerminal])
-	if len(id) == 0 {
+	over := jsonrpc.KindAt(line, at[atExit]) == jsonrpc.ObjectValue
+	advertised(&w.terminals, string(text(line, at[atTerminal])), line, at[atCaps], over)
+}
+
+// tool notes whether a tool call can be.
+func (w *background) tool(line []byte, at []jsonrpc.Span) {
+	advertised(&w.tools, string(text(line, at[atTool])), line, at[atCaps], final(string(text(line, at[atStatus]))))
+}
+
+// advertised keeps the set of what says that it can be cancelled, at this moment
+// (ACP-69): left out means as before, null means no longer.
+func advertised(set *map[string]bool, id string, line []byte, caps jsonrpc.Span, over bool) {
+	if id == "" || !caps.Ok() && !over {
 		return
 	}
-	if at[atExit].Ok() && jsonrpc.KindAt(line, at[atExit]) == jsonrpc.ObjectValue {
-		delete(w.terminals, string(id))
+	m, _, _ := jsonrpc.Member(line, caps, "cancel")
+	if over || jsonrpc.KindAt(line, m) != jsonrpc.ObjectValue {
+		delete(*set, id)
 		return
 	}
-	if !at[atCaps].Ok() {
-		return
+	if *set == nil {
+		*set = map[string]bool{}
 	}
-	m, ok, _ := jsonrpc.Member(line, at[atCaps], "cancel")
-	if ok && jsonrpc.KindAt(line, m) == jsonrpc.ObjectValue {
-		if w.terminals == nil {
-			w.terminals = map[string]bool{}
-		}
-		if len(w.terminals) < maxItems {
-			w.terminals[string(id)] = true
-		}
-		return
+	if len(*set) < maxItems {
+		(*set)[id] = true
 	}
-	delete(w.terminals, string(id))
 }
 
 // foreground is the v2 work that is under way or about to be, nil if none.
@@ -98,7 +104,7 @@ func (b *Bridge) state(s *session, e *jsonrpc.Envelope, line []byte, at []jsonrp
 	}
 	t := s.foreground()
 	if t == nil && s.loading == 0 && !s.holds() {
-		t = b.ownWork(s)
+		t = b.ownWork(s, nil)
 	}
 	if t != nil {
 		t.running = true
@@ -110,14 +116,15 @@ func (b *Bridge) state(s *session, e *jsonrpc.Envelope, line []byte, at []jsonrp
 	b.toEditor(e, line)
 }
 
-// ownWork makes a turn of work that no prompt has started.
-func (b *Bridge) ownWork(s *session) *turn {
+// ownWork makes a turn of work that begins without being passed a prompt: of its own,
+// or by one that the agent has had for some time.
+func (b *Bridge) ownWork(s *session, prompt *request) *turn {
 	if s.run.Cancellation() != nil && !s.closing {
 		if err := b.registerSession(s, s.run.Name()); err != nil {
 			return nil
 		}
 	}
-	t, err := b.newTurn(s, nil)
+	t, err := b.newTurn(s, prompt)
 	if err != nil || !t.run.Start() {
 		b.log.Warn("work of the agent is not tracked", "error", err)
 		return nil
@@ -176,6 +183,7 @@ func (b *Bridge) stoppedIdle(t *turn, e *jsonrpc.Envelope, line []byte, at []jso
 	if reason != string(acp.StopCancelled) {
 		said.Kind = belay.SeenResult
 	}
+	t.run.Observe(said)
 	if t.settled {
 		st.word = said.Detail
 		t.run.Finish(belay.Cancelled) // counts it as late
@@ -221,11 +229,11 @@ func (b *Bridge) carryOver(t *turn) {
 	if len(waiting) == 0 {
 		return
 	}
-	next := b.ownWork(t.s)
+	next := b.ownWork(t.s, waiting[0])
 	if next == nil {
 		return
 	}
-	next.prompt, next.more = waiting[0], waiting[1:]
+	next.more = waiting[1:]
 	for _, r := range waiting {
 		r.t = next
 	}
@@ -261,25 +269,38 @@ func (b *Bridge) promptRefused(t *turn, r *request, e *jsonrpc.Envelope) {
 			return
 		}
 	}
+	refused := belay.Evidence{Kind: belay.SeenTaskCancelled, Detail: "the agent has not taken the prompt"}
 	switch {
 	case t.stop != nil:
 		if !t.settled {
 			t.settled = true
 			t.run.Settle(belay.Cancelled)
 		}
-		b.agentDone(t, belay.Evidence{Kind: belay.SeenTaskCancelled, Detail: "the agent has not taken the prompt"})
+		refused.Open = true
+		t.run.Observe(refused)
+		b.agentDone(t, refused)
 	case r.cancel:
-		t.settled = true
+		t.settled, t.last = true, &refused
+		b.turnDone(t)
 		b.cancelLater(t, "the editor cancelled the prompt before it was taken")
-		b.later(func() {
-			b.with(func() {
-				if t.stop != nil {
-					b.agentDone(t, belay.Evidence{Kind: belay.SeenTaskCancelled, Detail: "the agent has not taken the prompt"})
-				}
-			})
-		})
+		b.later(t.release)
 	default:
 		b.endTurn(t, belay.Failed)
+	}
+}
+
+// stopBackground ends what runs beside the foreground work, item by item, where the
+// agent says that it can (ACP-B30). What it cannot is the ladder's.
+func (b *Bridge) stopBackground(t *turn) {
+	s := t.s
+	for _, one := range s.work.items {
+		params := fmt.Sprintf(`{"sessionId":%s,"%s":%s}`, quote(s.id), map[string]string{"terminal": "terminalId", "tool_call": "toolCallId"}[one.kind], quote(one.id))
+		switch {
+		case one.kind == "terminal" && s.work.terminals[one.id]:
+			b.ask(b.agent, acp.MethodCancelTerminal, []byte(params), func(*jsonrpc.Envelope, []byte) {})
+		case one.kind == "tool_call" && s.work.tools[one.id]:
+			b.ask(b.agent, acp.MethodCancelToolCall, []byte(params), func(*jsonrpc.Envelope, []byte) {})
+		}
 	}
 }
 
@@ -291,6 +312,6 @@ func (b *Bridge) settleWork(t *turn) {
 		}
 	}
 	if t.running || t.inserted {
-		_ = b.editor.say(func(dst []byte) []byte { return idleUpdate(dst, t.s, t.run) })
+		_ = b.editor.say(func(dst []byte) []byte { return idleUpdate(dst, t) })
 	}
 }
