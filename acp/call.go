@@ -203,6 +203,7 @@ func (cl *call) tellPeer() bool {
 
 // takeLate takes the answer of a call that was cancelled.
 func (cl *call) takeLate(ctx context.Context, a answer) (json.RawMessage, error) {
+	cl.conn.notes.after(ctx, a.read)
 	if peer, ok := errors.AsType[*Error](a.err); ok && peer.Code == CodeCancelled {
 		return nil, cl.stopped(ctx, belay.Acknowledged)
 	}

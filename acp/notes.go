@@ -106,8 +106,9 @@ func (n *notes) handle(next note) {
 }
 
 // after waits until the first upTo notifications have been handled, but not long:
-// a handler that hangs must not hold up everything else. From within the handler it
-// does not wait.
+// a handler that hangs must not hold up everything else. It waits after the end of
+// ctx too, for what was read before an answer is seen before it all the same. From
+// within the handler it does not wait.
 func (n *notes) after(ctx context.Context, upTo uint64) {
 	if n.done.Load() >= upTo || ctx.Value(notesKey{}) == n {
 		return
@@ -125,7 +126,6 @@ func (n *notes) after(ctx context.Context, upTo uint64) {
 	select {
 	case <-w.ch:
 		return
-	case <-ctx.Done():
 	case <-limit.C:
 	}
 	n.mu.Lock()

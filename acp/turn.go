@@ -165,7 +165,7 @@ func (t *Turn) settle(build func([]byte) []byte) bool {
 		return false
 	}
 	t.over = true
-	close(t.ended)
+	defer close(t.ended) // whoever waits for it sends after this
 	_, err := t.req.conn.send(build)
 	if err != nil {
 		t.req.conn.o.Log.Warn("the answer to a prompt could not be sent", "session", t.session, "error", err)
@@ -181,7 +181,7 @@ func (t *Turn) end(reason StopReason, failed *Error) {
 		return
 	}
 	t.over = true
-	close(t.ended)
+	defer close(t.ended)
 	a := t.agent
 	a.mu.Lock()
 	defer a.mu.Unlock()

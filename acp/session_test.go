@@ -1,0 +1,576 @@
+package acp_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/acp"
+)
+
+// both is the library at both ends.
+type both struct {
+	agent  *acp.Agent
+	client *acp.Client
+	wire   *wire
+}
+
+func newBoth(t *testing.T, ao acp.AgentOptions, co acp.ClientOptions) both {
+	t.Helper()
+	client, agent, w := newWire(t, true, true)
+	if co.Info.Name == "" {
+		co.Info = acp.Info{Name: "test-editor", Version: "1"}
+	}
+	a := acp.NewAgent(agent, ao)
+	endConn(t, a.Conn())
+	c := acp.NewClient(client, co)
+	endConn(t, c.Conn())
+	if _, err := c.Initialize(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return both{a, c, w}
+}
+
+// newSession makes a session.
+func (b both) newSession(t *testing.T) string {
+	t.Helper()
+	s, err := b.client.NewSession(t.Context(), acp.SessionRequest{Cwd: "/w"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Session
+}
+
+// A v1 turn with all that can be open, stopped by the end of Prompt's ctx: the
+// order of the sheet's example, and the true stop reason for the caller.
+func TestACP_40_50_51_53_54_55_57_61_L8_L9_v1_turn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var cause error
+		asked := make(chan struct{})
+		ao := testAgent(func(ctx context.Context, turn *acp.Turn) (acp.StopReason, error) {
+			if turn.Text() != "run the suite" {
+				t.Errorf("the prompt is %q", turn.Text())
+			}
+			_ = turn.Say("on it")
+			_ = turn.ToolCall(acp.ToolCall{ID: "tc_1", Title: "make test", Kind: "execute", Status: "in_progress"})
+			term, err := turn.CreateTerminal(ctx, acp.TerminalRequest{Command: "make", Args: []string{"test"}})
+			if err != nil {
+				return "", err
+			}
+			permission := async(func() error {
+				a, err := turn.RequestPermission(ctx, acp.Permission{ToolCall: acp.ToolCall{ID: "tc_2"}, Options: []acp.PermissionOption{{ID: "ok", Name: "Allow", Kind: "allow_once"}}})
+				if a.Option != "" {
+					t.Error("it was allowed")
+				}
+				return err
+			})
+			_, err = term.Wait(ctx)
+			cause = context.Cause(ctx)
+			if err := <-permission; !errors.Is(err, context.Canceled) {
+				t.Errorf("the permission ended with %v", err)
+			}
+			_ = turn.ToolCall(acp.ToolCall{ID: "tc_1", Status: "failed"}) // ACP-57: still allowed
+			return "", fmt.Errorf("make: %w", err)
+		})
+		var dialog, waited atomic.Int64
+		b := newBoth(t, ao, acp.ClientOptions{
+			Capabilities: json.RawMessage(`{"terminal":true}`),
+			RequestPermission: func(ctx context.Context, _ *acp.Request) (acp.PermissionAnswer, error) {
+				close(asked)
+				<-ctx.Done()
+				dialog.Add(1)
+				return acp.PermissionAnswer{Option: "ok"}, nil // a late allow: it goes nowhere
+			},
+			Options: acp.Options{Handler: func(ctx context.Context, r *acp.Request) (any, error) {
+				switch r.Method() {
+				case acp.MethodCreateTerminal:
+					return map[string]string{"terminalId": "t_1"}, nil
+				case acp.MethodWaitForExit:
+					<-ctx.Done()
+					waited.Add(1)
+					return nil, ctx.Err()
+				}
+				return nil, nil
+			}},
+		})
+		session := b.newSession(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		var got acp.PromptResult
+		done := async(func() (err error) {
+			got, err = b.client.Prompt(ctx, session, acp.Text("run the suite"))
+			return err
+		})
+		<-asked
+		synctest.Wait()
+		cancel()
+		if err := <-done; err != nil || got.Reason != acp.StopCancelled {
+			t.Errorf("got %+v, %v", got, err)
+		}
+		var c *belay.Cancellation
+		if !errors.As(cause, &c) || c.Cause != belay.CausePeer || c.By != "test-editor" {
+			t.Errorf("the turn ended with %v", cause)
+		}
+		if dialog.Load() != 1 || waited.Load() != 1 {
+			t.Errorf("dialog %d, wait %d", dialog.Load(), waited.Load())
+		}
+		w := b.wire
+		if n := w.count("> ", "session/cancel"); n != 1 {
+			t.Errorf("%d session/cancel", n)
+		}
+		if n := w.count("> ", "$/cancel"); n != 0 { // ACP-L9: nothing else
+			t.Errorf("%d cancels beside it", n)
+		}
+		steps := []int{
+			w.index("> ", "session/cancel"),
+			w.index("> ", `"outcome":"cancelled"`),
+			w.index("< ", "terminal/kill"),
+			w.index("< ", "terminal/release"),
+			w.index("< ", `"stopReason":"cancelled"`),
+		}
+		for i := range steps {
+			if steps[i] < 0 || i > 0 && steps[i] < steps[i-1] {
+				t.Errorf("step %d is out of order %v:\n%s", i, steps, strings.Join(w.all(), "\n"))
+				break
+			}
+		}
+		if w.count("> ", `"selected"`) != 0 {
+			t.Error("the late allow was sent")
+		}
+		if i, end := w.index("< ", `"status":"failed"`), w.index("< ", "stopReason"); i < 0 || i > end {
+			t.Errorf("the last update is at %d, the end at %d", i, end)
+		}
+	})
+}
+
+// Whatever a stopped turn fails with, the client reads cancelled (ACP-56), by
+// whichever way it was stopped (A4).
+func TestACP_55_56_A4_A9_errors_of_the_abort(t *testing.T) {
+	failures := map[string]error{"context": context.Canceled, "killed": errors.New("signal: killed"), "own": &acp.Error{Code: -32603, Message: "stream closed"}, "panic": nil}
+	for name, failure := range failures {
+		for _, stop := range []string{
+			`{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s_1"}}`,
+			`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":9}}`,
+			`{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":9}}`,
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				client, agent, _ := newWire(t, false, true)
+				a := acp.NewAgent(agent, testAgent(func(ctx context.Context, _ *acp.Turn) (acp.StopReason, error) {
+					<-ctx.Done()
+					if failure == nil {
+						panic("torn down")
+					}
+					return "", failure
+				}))
+				endConn(t, a.Conn())
+				by := newRaw(t, client)
+				by.hello(helloClient)
+				by.send(`{"jsonrpc":"2.0","id":9,"method":"session/prompt","params":{"sessionId":"s_1","prompt":[]}}`)
+				synctest.Wait()
+				by.send("%s", stop)
+				got := by.wantPart(`{"jsonrpc":"2.0","id":9,"result":{"stopReason":"cancelled"`)
+				if !strings.Contains(got, `"_meta":{"belay":{"run":"run_`) {
+					t.Errorf("%s: %s", name, got)
+				}
+			})
+		}
+	}
+}
+
+func TestACP_55_other_reasons_and_errors_without_a_stop(t *testing.T) {
+	for _, tc := range []struct {
+		reason acp.StopReason
+		err    error
+		want   string
+	}{
+		{acp.StopEndTurn, nil, `"result":{"stopReason":"end_turn"}`},
+		{acp.StopRefusal, nil, `"result":{"stopReason":"refusal"}`},
+		{"", nil, `"result":{"stopReason":"end_turn"}`},
+		{"", errors.New("no model"), `"error":{"code":-32603,"message":"no model"}`},
+		{"", context.DeadlineExceeded, `"stopReason":"cancelled"`}, // internal cancellation (ACP-21)
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			client, agent, _ := newWire(t, false, true)
+			a := acp.NewAgent(agent, testAgent(func(context.Context, *acp.Turn) (acp.StopReason, error) { return tc.reason, tc.err }))
+			endConn(t, a.Conn())
+			by := newRaw(t, client)
+			by.hello(helloClient)
+			by.send(`{"jsonrpc":"2.0","id":9,"method":"session/prompt","params":{"sessionId":"s_1","prompt":[]}}`)
+			by.wantPart(`"id":9`, tc.want)
+		})
+	}
+}
+
+// A deaf turn is ended for the client, and its later updates are refused.
+func TestACP_57_L6_L8_deaf_turn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		late := make(chan error, 1)
+		client, agent, _ := newWire(t, false, true)
+		a := acp.NewAgent(agent, testAgent(func(_ context.Context, turn *acp.Turn) (acp.StopReason, error) {
+			time.Sleep(6 * time.Second)
+			late <- turn.Say("still here")
+			return acp.StopEndTurn, nil
+		}))
+		endConn(t, a.Conn())
+		by := newRaw(t, client)
+		by.hello(helloClient)
+		by.send(`{"jsonrpc":"2.0","id":9,"method":"session/prompt","params":{"sessionId":"s_1","prompt":[]}}`)
+		synctest.Wait()
+		by.send(`{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s_1"}}`)
+		by.wantPart(`"id":9`, `"stopReason":"cancelled"`)
+		if err := <-late; !errors.Is(err, acp.ErrOver) {
+			t.Errorf("the late update: %v", err)
+		}
+		by.silent(time.Minute)
+	})
+}
+
+// session/cancel stops all turns of its session and of no other, is not remembered,
+// and a second prompt never touches the first (A7, A12).
+func TestACP_51_A7_A12_L8_which_turns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, agent, _ := newWire(t, false, true)
+		a := acp.NewAgent(agent, testAgent(func(ctx context.Context, _ *acp.Turn) (acp.StopReason, error) {
+			select {
+			case <-ctx.Done():
+				return "", ctx.Err()
+			case <-time.After(time.Hour):
+				return acp.StopEndTurn, nil
+			}
+		}))
+		endConn(t, a.Conn())
+		by := newRaw(t, client)
+		by.hello(helloClient)
+		by.send(`{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s_1"}}`) // no turn: no trace
+		for id, session := range map[int]string{1: "s_1", 2: "s_1", 3: "s_2"} {
+			by.send(`{"jsonrpc":"2.0","id":%d,"method":"session/prompt","params":{"sessionId":"%s","prompt":[]}}`, id, session)
+		}
+		by.silent(time.Minute)
+		by.send(`{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s_1"}}`)
+		one, two := by.wantPart(`"stopReason":"cancelled"`), by.wantPart(`"stopReason":"cancelled"`)
+		if !(strings.Contains(one+two, `"id":1`) && strings.Contains(one+two, `"id":2`)) {
+			t.Errorf("got %s, %s", one, two)
+		}
+		by.send(`{"jsonrpc":"2.0","id":4,"method":"session/prompt","params":{"sessionId":"s_1","prompt":[]}}`)
+		by.silent(time.Minute) // the next one is not affected, nor is session 2
+		// One of two, by its id: the other goes on.
+		by.send(`{"jsonrpc":"2.0","id":5,"method":"session/prompt","params":{"sessionId":"s_1","prompt":[]}}`)
+		synctest.Wait()
+		by.send(`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":5}}`)
+		by.wantPart(`"id":5`, `"stopReason":"cancelled"`)
+		by.silent(time.Minute)
+	})
+}
+
+// A permission that is open when its turn is stopped, one that is still on its way,
+// and one that the agent withdraws; and the same for elicitations (A3, A5).
+func TestACP_53_65_66_A3_A5_L9_dialogs(t *testing.T) {
+	for _, dialog := range []struct{ method, dismissed string }{
+		{"session/request_permission", `{"outcome":{"outcome":"cancelled"}}`},
+		{"elicitation/create", `{"action":"cancel"}`},
+	} {
+		t.Run(dialog.method, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				clientEnd, agentEnd, _ := newWire(t, true, false)
+				shown := make(chan context.Context, 10)
+				wait := func(ctx context.Context) { shown <- ctx; <-ctx.Done(); time.Sleep(time.Second) }
+				c := acp.NewClient(clientEnd, acp.ClientOptions{
+					Info:         acp.Info{Name: "editor"},
+					Capabilities: json.RawMessage(`{"elicitation":{"form":{}}}`),
+					RequestPermission: func(ctx context.Context, _ *acp.Request) (acp.PermissionAnswer, error) {
+						wait(ctx)
+						return acp.PermissionAnswer{Option: "ok"}, nil
+					},
+					Elicit: func(ctx context.Context, _ *acp.Request) (acp.ElicitationAnswer, error) {
+						wait(ctx)
+						return acp.ElicitationAnswer{Action: "accept"}, nil
+					},
+				})
+				endConn(t, c.Conn())
+				agent := newRaw(t, agentEnd)
+				go func() { _, _ = c.Initialize(t.Context()) }()
+				agent.send(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":1,"agentCapabilities":{}}}`, idOf(t, agent.next()))
+				synctest.Wait()
+				ask := func(id int) {
+					agent.send(`{"jsonrpc":"2.0","id":%d,"method":"%s","params":{"sessionId":"s_1","toolCall":{"toolCallId":"x"},"options":[],"message":"?"}}`, id, dialog.method)
+				}
+				// The agent withdraws one.
+				ask(1)
+				ctx := <-shown
+				agent.send(`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":1}}`)
+				agent.want(`{"jsonrpc":"2.0","id":1,"result":` + dialog.dismissed + `}`)
+				var cause *belay.Cancellation
+				if err := context.Cause(ctx); !errors.As(err, &cause) || cause.Cause != belay.CausePeer {
+					t.Errorf("ended with %v", err)
+				}
+				// The turn is stopped while one is open, and one more is on its way.
+				stop, cancel := context.WithCancel(t.Context())
+				done := async(func() error {
+					_, err := c.Prompt(stop, "s_1", acp.Text("go"))
+					return err
+				})
+				prompt := idOf(t, agent.wantPart("session/prompt"))
+				ask(2)
+				ctx = <-shown
+				cancel()
+				got := agent.next() + agent.next()
+				if !strings.Contains(got, "session/cancel") || !strings.Contains(got, `{"jsonrpc":"2.0","id":2,"result":`+dialog.dismissed+`}`) {
+					t.Errorf("got %s", got)
+				}
+				if err := context.Cause(ctx); !errors.As(err, &cause) || cause.Cause != belay.CauseUser {
+					t.Errorf("ended with %v", err)
+				}
+				ask(3)
+				agent.want(`{"jsonrpc":"2.0","id":3,"result":` + dialog.dismissed + `}`)
+				agent.send(`{"jsonrpc":"2.0","id":%s,"result":{"stopReason":"cancelled"}}`, prompt)
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+				if len(shown) != 0 {
+					t.Error("the one on its way was shown")
+				}
+				// Another session's is not touched by a stop of this one.
+				agent.silent(time.Minute)
+			})
+		})
+	}
+}
+
+// Two prompts whose contexts end together, and a person who presses twice: one
+// session/cancel.
+func TestACP_46_50_L9_one_session_cancel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ao := testAgent(func(ctx context.Context, _ *acp.Turn) (acp.StopReason, error) {
+			<-ctx.Done()
+			time.Sleep(time.Second)
+			return "", ctx.Err()
+		})
+		b := newBoth(t, ao, acp.ClientOptions{})
+		session := b.newSession(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		prompt := func() error {
+			got, err := b.client.Prompt(ctx, session, acp.Text("x"))
+			if err == nil && got.Reason != acp.StopCancelled {
+				err = fmt.Errorf("reason %s", got.Reason)
+			}
+			return err
+		}
+		one, two := async(prompt), async(prompt)
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		if err := b.client.Cancel(session); err != nil {
+			t.Error(err)
+		}
+		if err := errors.Join(<-one, <-two); err != nil {
+			t.Error(err)
+		}
+		if n := b.wire.count("session/cancel"); n != 1 {
+			t.Errorf("%d session/cancel", n)
+		}
+		// The next turn has a Stop of its own.
+		ctx, cancel = context.WithCancel(t.Context())
+		one = async(prompt)
+		synctest.Wait()
+		cancel()
+		if err := <-one; err != nil {
+			t.Error(err)
+		}
+		if n := b.wire.count("session/cancel"); n != 2 {
+			t.Errorf("%d session/cancel", n)
+		}
+	})
+}
+
+// The true stop reason, also one that is not cancelled (ACP-23, A10), and the end of
+// waiting for an agent that never answers.
+func TestACP_23_58_L9_true_reason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var updates atomic.Int64
+		clientEnd, agentEnd, _ := newWire(t, true, false)
+		c := acp.NewClient(clientEnd, acp.ClientOptions{Info: acp.Info{Name: "editor"}, Update: func(context.Context, string, json.RawMessage) { updates.Add(1) }})
+		endConn(t, c.Conn())
+		agent := newRaw(t, agentEnd)
+		go func() { _, _ = c.Initialize(t.Context()) }()
+		agent.send(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":1,"agentCapabilities":{}}}`, idOf(t, agent.next()))
+		synctest.Wait()
+		for _, answers := range []bool{true, false} {
+			ctx, cancel := context.WithCancel(t.Context())
+			var got acp.PromptResult
+			done := async(func() (err error) { got, err = c.Prompt(ctx, "s_1", acp.Text("x")); return err })
+			id := idOf(t, agent.next())
+			cancel()
+			agent.wantPart("session/cancel")
+			if !answers {
+				var stop *acp.CancelError
+				if err := <-done; !errors.As(err, &stop) || stop.Verdict != belay.Signalled {
+					t.Errorf("got %v", err)
+				}
+				continue
+			}
+			agent.send(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s_1","update":{"sessionUpdate":"tool_call_update","toolCallId":"x","status":"completed"}}}`)
+			agent.send(`{"jsonrpc":"2.0","id":%s,"result":{"stopReason":"max_tokens"}}`, id)
+			if err := <-done; err != nil || got.Reason != acp.StopMaxTokens {
+				t.Errorf("got %+v, %v", got, err)
+			}
+			if updates.Load() != 1 { // ACP-58, and before Prompt returned
+				t.Errorf("%d updates", updates.Load())
+			}
+		}
+	})
+}
+
+func TestACP_59_close(t *testing.T) {
+	for version := acp.Version1; version <= acp.Version2; version++ {
+		t.Run(fmt.Sprint("v", version), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var order []string
+				ao := testAgent(func(ctx context.Context, turn *acp.Turn) (acp.StopReason, error) {
+					if err := turn.Insert("m_1"); err != nil {
+						return "", err
+					}
+					<-ctx.Done()
+					time.Sleep(time.Second)
+					order = append(order, "turn")
+					return "", ctx.Err()
+				})
+				ao.Versions = []int{1, 2}
+				ao.Capabilities = json.RawMessage(`{"sessionCapabilities":{"close":{}}}`)
+				ao.CloseSession = func(_ context.Context, session string) error {
+					order = append(order, "close "+session)
+					return nil
+				}
+				b := newBoth(t, ao, acp.ClientOptions{Version: version})
+				session := b.newSession(t)
+				var got acp.PromptResult
+				done := async(func() (err error) { got, err = b.client.Prompt(t.Context(), session, acp.Text("x")); return err })
+				synctest.Wait()
+				if err := b.client.CloseSession(t.Context(), session); err != nil {
+					t.Fatal(err)
+				}
+				if err := <-done; err != nil || got.Reason != acp.StopCancelled {
+					t.Errorf("the turn got %+v, %v", got, err)
+				}
+				if fmt.Sprint(order) != "[turn close s_1]" {
+					t.Errorf("order %v", order)
+				}
+				if err := b.agent.Update(session, map[string]string{"sessionUpdate": "session_info_update", "title": "late"}); !errors.Is(err, acp.ErrOver) {
+					t.Errorf("an update after the close: %v", err)
+				}
+				if end, closed := b.wire.index("< ", `"cancelled"`), len(b.wire.all())-1; end < 0 || end >= closed {
+					t.Errorf("the end is at %d, the close is answered at %d:\n%s", end, closed, strings.Join(b.wire.all(), "\n"))
+				}
+			})
+		})
+	}
+	t.Run("not offered", func(t *testing.T) {
+		b := newBoth(t, testAgent(nil), acp.ClientOptions{})
+		before := len(b.wire.all())
+		if err := b.client.CloseSession(t.Context(), "s_1"); !errors.Is(err, acp.ErrUnsupported) || len(b.wire.all()) != before {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestACP_60_terminals(t *testing.T) {
+	ask := func(ctx context.Context, turn *acp.Turn) (acp.StopReason, error) {
+		_, err := turn.CreateTerminal(ctx, acp.TerminalRequest{Command: "sleep"})
+		return acp.StopEndTurn, err
+	}
+	t.Run("no capability, not asked", func(t *testing.T) {
+		b := newBoth(t, testAgent(ask), acp.ClientOptions{})
+		_, err := b.client.Prompt(t.Context(), b.newSession(t), acp.Text("x"))
+		if err == nil || b.wire.count(`"method":"terminal/`) != 0 {
+			t.Errorf("got %v, %q", err, b.wire.all())
+		}
+	})
+	t.Run("each is released", func(t *testing.T) {
+		released := 0
+		b := newBoth(t, testAgent(ask), acp.ClientOptions{
+			Capabilities: json.RawMessage(`{"terminal":true}`),
+			Options: acp.Options{Handler: func(_ context.Context, r *acp.Request) (any, error) {
+				if r.Method() == acp.MethodReleaseTerminal {
+					released++
+				}
+				return map[string]string{"terminalId": "t_1"}, nil
+			}},
+		})
+		if _, err := b.client.Prompt(t.Context(), b.newSession(t), acp.Text("x")); err != nil {
+			t.Fatal(err)
+		}
+		if released != 1 {
+			t.Errorf("released %d times", released)
+		}
+	})
+}
+
+func TestACP_72_versions(t *testing.T) {
+	for _, tc := range []struct {
+		asked  int
+		speaks []int
+		want   string
+	}{
+		{1, []int{1}, `"protocolVersion":1`},
+		{1, []int{1, 2}, `"protocolVersion":1`},
+		{2, []int{1, 2}, `"protocolVersion":2`},
+		{2, []int{1}, `"protocolVersion":1`},
+		{7, []int{1, 2}, `"protocolVersion":2`},
+		{1, []int{2}, `"code":-32022`},
+		{0, []int{1}, `"code":-32602`},
+	} {
+		client, agent, _ := newWire(t, false, true)
+		o := testAgent(nil)
+		o.Versions = tc.speaks
+		a := acp.NewAgent(agent, o)
+		endConn(t, a.Conn())
+		by := newRaw(t, client)
+		if got := by.hello(fmt.Sprintf(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":%d}}`, tc.asked)); !strings.Contains(got, tc.want) {
+			t.Errorf("asked %d of %v: %s", tc.asked, tc.speaks, got)
+		}
+	}
+}
+
+func TestACP_75_new_session(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		version int
+		caps    string
+		s       acp.SessionRequest
+		err     error
+		want    string
+	}{
+		{"no servers", 1, `{}`, acp.SessionRequest{Cwd: "/w"}, nil, `{"cwd":"/w","mcpServers":[]}`},
+		{"relative", 1, `{}`, acp.SessionRequest{Cwd: "w"}, acp.ErrBadRequest, ``},
+		{"stdio", 1, `{}`, acp.SessionRequest{Cwd: "/w", MCPServers: []acp.MCPServer{{Name: "a", Command: "/x", Env: []acp.Pair{{"K", "V"}}}}}, nil,
+			`{"cwd":"/w","mcpServers":[{"name":"a","command":"/x","args":[],"env":[{"name":"K","value":"V"}]}]}`},
+		{"stdio, v2", 2, `{}`, acp.SessionRequest{Cwd: "/w", MCPServers: []acp.MCPServer{{Name: "a", Command: "/x"}}}, nil,
+			`{"cwd":"/w","mcpServers":[{"type":"stdio","name":"a","command":"/x","args":[],"env":[]}]}`},
+		{"http, not offered", 1, `{}`, acp.SessionRequest{Cwd: "/w", MCPServers: []acp.MCPServer{{Name: "a", URL: "http://x"}}}, acp.ErrUnsupported, ``},
+		{"http", 1, `{"mcpCapabilities":{"http":true}}`, acp.SessionRequest{Cwd: "/w", MCPServers: []acp.MCPServer{{Name: "a", URL: "http://x"}}}, nil,
+			`{"cwd":"/w","mcpServers":[{"type":"http","name":"a","url":"http://x","headers":[]}]}`},
+		{"sse, v2", 2, `{}`, acp.SessionRequest{Cwd: "/w", MCPServers: []acp.MCPServer{{Name: "a", URL: "http://x", Type: "sse"}}}, acp.ErrUnsupported, ``},
+		{"a server without a name", 1, `{}`, acp.SessionRequest{Cwd: "/w", MCPServers: []acp.MCPServer{{Command: "/x"}}}, acp.ErrBadRequest, ``},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var got json.RawMessage
+			ao := testAgent(nil)
+			ao.Versions, ao.Capabilities = []int{1, 2}, json.RawMessage(tc.caps)
+			ao.NewSession = func(ctx context.Context, s *acp.SessionRequest) (*acp.SessionResult, error) {
+				again, err := json.Marshal(s)
+				got = again
+				return &acp.SessionResult{Session: "s"}, err
+			}
+			b := newBoth(t, ao, acp.ClientOptions{Version: tc.version})
+			_, err := b.client.NewSession(t.Context(), tc.s)
+			if !errors.Is(err, tc.err) || string(got) != tc.want {
+				t.Errorf("got %s, %v", got, err)
+			}
+		})
+	}
+}
