@@ -12,13 +12,18 @@ import (
 	"github.com/belayhq/belay/proc"
 )
 
-// TestMain makes the test binary the programs that an agent starts: belay wrap,
-// its guardian, and fake servers.
+// TestMain makes the test binary the programs that an editor and its agent start:
+// belay acp and belay wrap, their guardians, the agent, and fake servers.
 func TestMain(m *testing.M) {
 	proc.Main() // never returns in a guardian
 	faketool.MaybeRun()
-	if len(os.Args) > 1 && os.Args[1] == "wrap" {
-		os.Exit(cli.Main(os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "acp", "wrap":
+			os.Exit(cli.Main(os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
+		case agentMarker:
+			os.Exit(agentMain())
+		}
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		httpclient.CloseIdleConnections()

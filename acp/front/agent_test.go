@@ -1,0 +1,188 @@
+package front_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/belayhq/belay/internal/faketool"
+)
+
+// agentMarker makes the test binary an ACP agent that starts the MCP servers it is
+// told of, and has the defects that matter here: it answers a Stop at once and
+// tells its servers nothing, and it never ends them.
+const agentMarker = "front-test-agent"
+
+// prompt is what a prompt's text says is to be done.
+type prompt struct {
+	Server, Key string
+	ToolCall    string // announce a tool call with this id
+	Title       string
+	Use         string // and name this id to the server
+}
+
+type testAgent struct {
+	mu      sync.Mutex
+	out     *json.Encoder
+	servers map[string]func(prompt) string // by session and name: calls the tick tool
+	prompts map[string]json.RawMessage     // ids, by session
+	n       int
+}
+
+func (a *testAgent) send(v any) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_ = a.out.Encode(v)
+}
+
+func (a *testAgent) answer(id json.RawMessage, result any) {
+	a.send(map[string]any{"jsonrpc": "2.0", "id": id, "result": result})
+}
+
+func (a *testAgent) update(session string, u map[string]any) {
+	a.send(map[string]any{"jsonrpc": "2.0", "method": "session/update", "params": map[string]any{"sessionId": session, "update": u}})
+}
+
+func agentMain() int {
+	a := &testAgent{out: json.NewEncoder(os.Stdout), servers: make(map[string]func(prompt) string), prompts: make(map[string]json.RawMessage)}
+	in := bufio.NewScanner(os.Stdin)
+	in.Buffer(nil, 1<<20)
+	for in.Scan() {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+			Params struct {
+				SessionID  string `json:"sessionId"`
+				MCPServers []got  `json:"mcpServers"`
+				Prompt     []struct{ Text string }
+			}
+		}
+		if err := json.Unmarshal(in.Bytes(), &m); err != nil {
+			return 3
+		}
+		session := m.Params.SessionID
+		switch m.Method {
+		case "initialize":
+			a.answer(m.ID, map[string]any{"protocolVersion": 1, "agentCapabilities": map[string]any{
+				"loadSession": true, "mcpCapabilities": map[string]any{"http": true, "sse": true}, "sessionCapabilities": map[string]any{"close": map[string]any{}, "resume": map[string]any{}},
+			}})
+		case "session/new", "session/load", "session/resume":
+			if session == "" {
+				a.n++
+				session = fmt.Sprint("s_", a.n)
+			}
+			for i := range m.Params.MCPServers {
+				e := &m.Params.MCPServers[i]
+				a.servers[session+e.Name] = startServer(e)
+			}
+			a.answer(m.ID, map[string]any{"sessionId": session})
+		case "session/prompt":
+			var p prompt
+			if err := json.Unmarshal([]byte(m.Params.Prompt[0].Text), &p); err != nil {
+				return 3
+			}
+			a.mu.Lock()
+			a.prompts[session] = m.ID
+			a.mu.Unlock()
+			go a.turn(session, p, a.servers[session+p.Server])
+		case "session/cancel":
+			a.endTurn(session, "cancelled")
+		case "session/close":
+			a.answer(m.ID, map[string]any{})
+		default:
+			if m.ID != nil {
+				a.send(map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": map[string]any{"code": -32601, "message": m.Method}})
+			}
+		}
+	}
+	return 0
+}
+
+func (a *testAgent) turn(session string, p prompt, call func(prompt) string) {
+	if p.ToolCall != "" {
+		a.update(session, map[string]any{"sessionUpdate": "tool_call", "toolCallId": p.ToolCall, "title": p.Title, "kind": "other", "status": "in_progress"})
+	}
+	text := "no such server"
+	if call != nil {
+		text = call(p)
+	}
+	if p.ToolCall != "" {
+		a.update(session, map[string]any{"sessionUpdate": "tool_call_update", "toolCallId": p.ToolCall, "status": "completed"})
+	}
+	a.update(session, map[string]any{"sessionUpdate": "agent_message_chunk", "content": map[string]any{"type": "text", "text": "the tool said: " + text}})
+	a.endTurn(session, "end_turn")
+}
+
+// endTurn answers the prompt, once.
+func (a *testAgent) endTurn(session, reason string) {
+	a.mu.Lock()
+	id := a.prompts[session]
+	delete(a.prompts, session)
+	a.mu.Unlock()
+	if id != nil {
+		a.answer(id, map[string]any{"stopReason": reason})
+	}
+}
+
+// startServer starts or connects to a server as an agent does.
+func startServer(e *got) func(prompt) string {
+	if e.URL == "" {
+		env := []string{"PATH=" + os.Getenv("PATH")}
+		for _, v := range e.Env {
+			env = append(env, v.Name+"="+v.Value)
+		}
+		c, err := faketool.StartClient(append([]string{e.Command}, e.Args...), faketool.ClientOptions{Env: env, Alone: true, Stderr: os.Stderr})
+		if err != nil {
+			return nil
+		}
+		if _, err := c.Initialize("2025-06-18"); err != nil {
+			return nil
+		}
+		return func(p prompt) string {
+			id := fmt.Sprintf("%q", p.Key)
+			meta := ""
+			if p.Use != "" {
+				meta = fmt.Sprintf(`,"_meta":{"claudecode/toolUseId":%q}`, p.Use)
+			}
+			_ = c.Sendf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"tick","arguments":{"key":%q,"n":3000}%s}}`, id, p.Key, meta)
+			m, err := c.Expect(id)
+			return fmt.Sprint(m.Raw, err)
+		}
+	}
+	var via sdk.Transport = &sdk.StreamableClientTransport{Endpoint: e.URL, HTTPClient: &http.Client{Transport: withHeaders{e}}}
+	if e.Type == "sse" {
+		via = &sdk.SSEClientTransport{Endpoint: e.URL, HTTPClient: &http.Client{Transport: withHeaders{e}}}
+	}
+	s, err := sdk.NewClient(&sdk.Implementation{Name: "agent", Version: "1"}, nil).Connect(context.Background(), via, &sdk.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, e.Name, err)
+		return nil
+	}
+	return func(p prompt) string {
+		params := &sdk.CallToolParams{Name: "tick", Arguments: map[string]any{"key": p.Key, "n": 3000}}
+		if p.Use != "" {
+			params.Meta = sdk.Meta{"claudecode/toolUseId": p.Use}
+		}
+		result, err := s.CallTool(context.Background(), params)
+		text, _ := json.Marshal(result)
+		return fmt.Sprint(string(text), err)
+	}
+}
+
+// withHeaders sends what the agent was told to.
+type withHeaders struct{ e *got }
+
+func (w withHeaders) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	for _, h := range slices.Backward(w.e.Headers) {
+		r.Header.Set(h.Name, h.Value)
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
