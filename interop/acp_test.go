@@ -297,7 +297,7 @@ func TestACPRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := &harness{record: t.TempDir(), cache: "/somewhere"}
-	if err := h.keepRecord(&acpRun{s: s}, acpCells[0]); err != nil {
+	if err := h.keepRecord(&acpRun{s: s, r: &acpRow{}}, acpCells[0]); err != nil {
 		t.Fatal(err)
 	}
 	raw, err := os.ReadFile(filepath.Join(h.record, "claude_v1_stop_shell_tool.txtar"))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -66,7 +67,7 @@ var acpCells = []acpCell{
 		},
 		run: func(x *acpRun) error {
 			x.keys = []string{slowKey}
-			return x.stopOne(x.stop)
+			return x.stopOne(x.stop) // its processes are none of the call's
 		},
 	},
 	{
@@ -156,7 +157,7 @@ func (h *harness) withAgent(a acpAgent, c acpCell, r *acpRow) error {
 			x.innocents["the MCP server"] = list[0]
 		}
 	}
-	decoy, err := faketool.StartClient(faketool.Command("tick", acpTick, "-witness="+s.dir+".decoy"), faketool.ClientOptions{Stderr: io.Discard})
+	decoy, err := faketool.StartClient(faketool.Command("tick", acpTick), faketool.ClientOptions{Stderr: io.Discard})
 	if err != nil {
 		return err
 	}
@@ -172,12 +173,9 @@ func (h *harness) withAgent(a acpAgent, c acpCell, r *acpRow) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%w; stderr: %s", err, s.stderr)
+		err = fmt.Errorf("%w; stderr: %s", err, s.stderr.last(600))
 	}
-	if x.s.record != nil && !r.belay {
-		return h.keepRecord(x, c)
-	}
-	return nil
+	return errors.Join(err, h.keepRecord(x, c))
 }
 
 func (x *acpRun) stop() error { return x.s.stop() }

@@ -36,8 +36,12 @@ func (r *acpRecord) sent(line string) {
 // keepRecord writes the session as a transcript, in the order in which the
 // editor saw it. Places and versions are those of no machine; everything else is
 // as it was, byte for byte.
+// Beside it, under Belay, stands what was said on standard error.
 func (h *harness) keepRecord(x *acpRun, c acpCell) error {
 	s := x.s
+	if s.record == nil {
+		return nil
+	}
 	s.record.mu.Lock()
 	lines := slices.Clone(s.record.lines)
 	s.record.mu.Unlock()
@@ -46,8 +50,12 @@ func (h *harness) keepRecord(x *acpRun, c acpCell) error {
 	}
 	slices.SortStableFunc(lines, func(a, b acpLine) int { return a.at.Compare(b.at) })
 	var out strings.Builder
-	fmt.Fprintf(&out, "A session of %s with an editor, ACP version %d: %s. Recorded without Belay,\n"+
-		"by go run ./interop -part acp -bare -record DIR; places and versions are neutral.\n-- lines --\n", s.agent.key, s.version, c.name)
+	how := "without Belay"
+	if x.r.belay {
+		how = "under Belay"
+	}
+	fmt.Fprintf(&out, "A session of %s with an editor, ACP version %d: %s. Recorded %s,\n"+
+		"by go run ./interop -part acp -record DIR; places and versions are neutral.\n-- lines --\n", s.agent.key, s.version, c.name, how)
 	_, version, _ := strings.Cut(s.agent.pin(), " ")
 	neutral := strings.NewReplacer(
 		s.dir, "/session", executable(), "/usr/bin/tool", h.cache, "/agents", s.model.URL(), "http://127.0.0.1:1",
@@ -56,10 +64,15 @@ func (h *harness) keepRecord(x *acpRun, c acpCell) error {
 	for _, l := range lines {
 		out.WriteString(neutral.Replace(l.text) + "\n")
 	}
+	name := recordName(s.agent.key, s.version, c.name)
+	if x.r.belay {
+		name = strings.TrimSuffix(name, ".txtar") + "_belay.txtar"
+		out.WriteString("-- stderr --\n" + s.stderr.last(maxTail) + "\n")
+	}
 	if err := os.MkdirAll(h.record, 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(h.record, recordName(s.agent.key, s.version, c.name)), []byte(out.String()), 0o644)
+	return os.WriteFile(filepath.Join(h.record, name), []byte(out.String()), 0o644)
 }
 
 var noLetters = regexp.MustCompile(`[^a-z0-9]+`)

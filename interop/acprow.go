@@ -111,7 +111,7 @@ func (r *acpRow) cells() []string {
 		told += " (" + r.note + ")"
 	}
 	if r.twice {
-		told += fmt.Sprintf(" (of the turn before and after the second Stop: %d, %d)", r.early, r.late)
+		told += fmt.Sprintf(" (earlier call: %d, then %d)", r.early, r.late)
 	}
 	var alive []string
 	for _, n := range r.alive {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,7 +72,7 @@ func (h *harness) open(a acpAgent, version int, belay, ask bool, steps func(s *a
 	}
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("%w; stderr: %s", err, s.stderr)
+			err = fmt.Errorf("%w; stderr: %s", err, s.stderr.last(600))
 			s.end()
 		}
 	}()
@@ -87,9 +86,6 @@ func (h *harness) open(a acpAgent, version int, belay, ask bool, steps func(s *a
 		argv = append([]string{h.belay, "acp", "--"}, argv...)
 	}
 	opt := faketool.ClientOptions{Dir: place.work, Env: append(h.acpEnv(s, place), settings...), Alone: true, Stderr: s.stderr}
-	if h.verbose {
-		opt.Stderr = io.MultiWriter(os.Stderr, s.stderr)
-	}
 	if s.Client, err = faketool.StartClient(argv, opt); err != nil {
 		return nil, err
 	}
@@ -110,6 +106,9 @@ func (h *harness) acpEnv(s *acpSession, p acpPlace) []string {
 	env := []string{
 		"PATH=" + path, "HOME=" + p.home, "LANG=C.UTF-8", "TERM=dumb", "SHELL=/bin/bash", "USER=" + os.Getenv("USER"),
 		"TMPDIR=" + filepath.Join(s.dir, "tmp"), "BELAY_RUNTIME_DIR=" + filepath.Join(s.dir, "run"),
+	}
+	if h.record != "" {
+		env = append(env, "BELAY_LOG=debug")
 	}
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
 		env = append(env, name+"="+s.model.URL())
@@ -349,7 +348,7 @@ type tail struct {
 	text []byte
 }
 
-const maxTail = 2000
+const maxTail = 256 << 10
 
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
@@ -361,8 +360,9 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (t *tail) String() string {
+// last is the end of it, at most n bytes.
+func (t *tail) last(n int) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return strings.TrimSpace(string(t.text))
+	return strings.TrimSpace(string(t.text[max(0, len(t.text)-n):]))
 }
