@@ -7,15 +7,18 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
 
+	"github.com/belayhq/belay/internal/fakeagent"
 	"github.com/belayhq/belay/internal/faketool"
 	"github.com/belayhq/belay/proc"
 )
 
 // TestMain makes the test binary the programs that scripts run: belay itself,
-// hold, which is some other Belay process with runs in it, and the fake tools.
+// hold, which is some other Belay process with runs in it, and the fake tools and
+// agents.
 func TestMain(m *testing.M) {
 	proc.Main() // never returns in a guardian
 	faketool.MaybeRun()
+	fakeagent.MaybeRun()
 	testscript.Main(leakFree{m}, map[string]func(){
 		"belay": func() { os.Exit(Main(os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr)) },
 		"hold":  func() { os.Exit(hold(os.Args[1:])) },

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/internal/fakeagent"
+)
+
+// acpShort are times that a test can wait for.
+const acpShort = "--linger 100ms --grace 500ms --kill-after 500ms --settle 2s --exit-grace 300ms"
+
+// ACP-B19, B25; acceptance 8 and 9: the agent says cancelled and what its shell has
+// started runs on, in sessions of its own, re-parented, deaf to SIGTERM: it is ended,
+// the receipts are confirmed, and the same session takes the next prompt.
+func TestACP_B19_AgentSaysCancelledAndToolRunsOn(t *testing.T) {
+	for _, fork := range []string{"setsid", "daemon", "termproof"} {
+		t.Run(fork, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t)
+			e := m.acp(acpShort, fakeagent.Options{})
+			s := e.session()
+			id := e.prompt(s, fakeagent.Turn{Mode: fakeagent.ShellOn, Tool: e.ticks("tool", fork)}, "tool", "tool/"+fork)
+			process := m.find(belay.KindProcess, toolRun(e))
+			turn := m.find(belay.KindTurn, turnName(m))
+			pressed := time.Now()
+			e.stop(s)
+			e.cancelled(id)
+			if took := time.Since(pressed); took > time.Second {
+				t.Errorf("the editor waited %v for the agent's own answer", took)
+			}
+			e.dead(3*time.Second, "tool")
+			for _, run := range []belay.RunID{process.ID, turn.ID} {
+				if r := m.receipt(run); r.Verdict != belay.Confirmed || len(r.Survivors) > 0 {
+					t.Errorf("receipt of %s %s: %+v", r.Kind, r.Name, r)
+				}
+			}
+			id = e.prompt(s, fakeagent.Turn{EndAfter: 20})
+			if got, err := e.Expect(id); err != nil || !strings.Contains(string(got.Result), "end_turn") {
+				t.Errorf("the next prompt: %s, %v", got.Raw, err)
+			}
+		})
+	}
+}
+
+// toolRun is the name of the run of a tool of the editor's.
+func toolRun(e *editor) string {
+	e.m.t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		for _, i := range e.m.runs() {
+			if i.Kind == belay.KindProcess && strings.HasPrefix(i.Name, e.tool) {
+				return i.Name
+			}
+		}
+	}
+	e.m.t.Fatalf("no tool has a run: %+v\n%s", e.m.runs(), e.stderr)
+	return ""
+}
+
+// turnName is the name of the turn that is in flight.
+func turnName(m *machine) string {
+	m.t.Helper()
+	for _, i := range m.runs() {
+		if i.Kind == belay.KindTurn && !i.Over() {
+			return i.Name
+		}
+	}
+	m.t.Fatal("no turn is in flight")
+	return ""
+}
