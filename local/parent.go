@@ -75,7 +75,10 @@ func (p *Parent) introduce(text string) error {
 		return fmt.Errorf("%w: %w", belay.ErrUnreachable, err)
 	}
 	var a answer
-	if err := p.wire.receive(&a, maxAnswer, DefaultTimeout); err != nil {
+	switch err := p.wire.receive(&a, maxAnswer, DefaultTimeout); {
+	case timedOut(err):
+		return errTooSlow
+	case err != nil:
 		return fmt.Errorf("%w: %w", belay.ErrUnreachable, err)
 	}
 	switch {
@@ -118,6 +121,10 @@ func (p *Parent) noteStop(req *belay.CancelRequest) {
 	}
 }
 
+// attachTries is how often a parent is asked that does not answer in time: to work
+// without it means that its Stops are missed.
+const attachTries = 3
+
 // FromEnv attaches with the ticket in getenv([EnvParent]), if there is one. A
 // ticket that does not work costs one call of warn, and the process works
 // without a parent: it returns nil.
@@ -127,6 +134,9 @@ func FromEnv(ctx context.Context, getenv func(string) string, onCancel func(bela
 		return nil
 	}
 	p, err := Attach(ctx, text, onCancel)
+	for n := 1; n < attachTries && errors.Is(err, errTooSlow); n++ { // on a busy machine everything begins at once
+		p, err = Attach(ctx, text, onCancel)
+	}
 	if err != nil {
 		warn(fmt.Sprintf("%s: not attached to the run above, a Stop there will not be heard here directly: %v", EnvParent, err))
 		return nil

@@ -3,8 +3,14 @@ package local
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -197,5 +203,144 @@ func TestACP_B32_ChildrenAreDismissed(t *testing.T) {
 	must(t, f.p.Close(), f.AwaitChildren(t.Context(), id))
 	if f.Children(id) != nil {
 		t.Error("it is still a child")
+	}
+}
+
+// However Stops and the beginnings of calls cross, each call below a stopped run is
+// stopped, and none elsewhere (ACP-B11).
+func TestACP_B11_StopsCrossCalls(t *testing.T) {
+	f := newPlacing(t)
+	must(t, f.p.Close())
+	var current atomic.Pointer[belay.Run]
+	f.at = func(Asked) []belay.RunID { return []belay.RunID{current.Load().ID()} }
+	theirs := belay.NewTree(belay.Options{KeepRuns: 100_000})
+	p, err := Attach(t.Context(), f.Ticket(f.session.ID()), func(req belay.CancelRequest) {
+		_, err := theirs.Cancel(context.Background(), req)
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	must(t, err)
+	const turns = 150
+	stopped := make(map[belay.RunID]bool)
+	current.Store(f.run(t, "turn"))
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for i := range turns {
+			turn := current.Load()
+			time.Sleep(time.Duration(i%7) * 50 * time.Microsecond)
+			if i%3 != 0 {
+				stopped[turn.ID()] = true
+				turn.Cancel(belay.Cancellation{Cause: belay.CauseUser})
+			}
+			next, err := f.tree.Register(belay.Spec{Kind: belay.KindTurn, Name: "turn", Parent: f.session})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			current.Store(next)
+		}
+	}()
+	var calls []*belay.Run
+	for n, going := 0, true; going && n < 50_000; n++ {
+		select {
+		case <-over:
+			going = false
+		default:
+		}
+		at := p.Place(t.Context(), Asked{})
+		run, err := theirs.Register(belay.Spec{Kind: belay.KindCall, Name: "call", ParentID: at})
+		must(t, err)
+		if c := p.StopOf(at); c != nil { // as the gateway does
+			run.Cancel(*c)
+		}
+		calls = append(calls, run)
+	}
+	<-over
+	for _, run := range calls {
+		at := run.Info().Parent
+		if stopped[at] {
+			until(t, "a call below a stopped run is stopped", func() bool { return run.Cancellation() != nil })
+		} else if run.Cancellation() != nil {
+			t.Errorf("a call below %s was stopped", at)
+		}
+	}
+	t.Logf("%d calls below %d turns", len(calls), turns)
+	must(t, p.Close())
+	ctx, end := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer end()
+	_ = theirs.Close(ctx)
+}
+
+// A parent that has no time at first is asked again.
+func TestFromEnvTriesAgain(t *testing.T) {
+	s, tree := serve(t, Options{})
+	run := startRun(tree, "deaf", belay.RunID{}, "")
+	busy := filepath.Join(privateDir(t), filepath.Base(s.Path()))
+	l, err := net.Listen("unix", busy)
+	must(t, err)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer l.Close()
+	wg.Go(func() {
+		for n := 0; ; n++ {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			defer c.Close()
+			if n == 0 {
+				continue // says nothing
+			}
+			to, err := net.Dial("unix", s.Path())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer to.Close()
+			wg.Go(func() { _, _ = io.Copy(to, c) })
+			wg.Go(func() { _, _ = io.Copy(c, to) })
+		}
+	})
+	ticket := strings.Replace(s.Ticket(run.ID()), s.Path(), busy, 1)
+	p := FromEnv(t.Context(), func(string) string { return ticket }, func(belay.CancelRequest) {}, func(text string) { t.Error(text) })
+	if p.Run() != run.ID() {
+		t.Errorf("attached below %s", p.Run())
+	}
+	must(t, p.Close())
+}
+
+// BenchmarkPlace is what asking the parent adds to a call of a wrap below an
+// editor's session.
+func BenchmarkPlace(b *testing.B) {
+	tree := belay.NewTree(belay.Options{})
+	session, err := tree.Register(belay.Spec{Kind: belay.KindSession, Name: "session"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	turn, err := tree.Register(belay.Spec{Kind: belay.KindTurn, Name: "turn", Parent: session})
+	if err != nil {
+		b.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "belay")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	s, err := Listen(b.Context(), Options{Dir: dir, Control: tree, Place: func(belay.RunID, Asked) []belay.RunID { return []belay.RunID{turn.ID()} }})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	p, err := Attach(b.Context(), s.Ticket(session.ID()), func(belay.CancelRequest) {})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer p.Close()
+	for b.Loop() {
+		if p.Place(b.Context(), Asked{Server: "files", Tool: "read", ToolUse: "toolu_1"}) != turn.ID() {
+			b.Fatal("placed elsewhere")
+		}
 	}
 }

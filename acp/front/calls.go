@@ -52,12 +52,13 @@ func (f *Front) Calls(turn *belay.Run) []bridge.Fronted {
 	if f.o.Server == nil || f.o.Mesh == nil {
 		return calls
 	}
-	pids := f.o.Server.Children(belay.RunID{})
+	pids := f.children(turn)
 	if len(pids) == 0 {
 		return calls
 	}
 	mesh := f.o.Mesh.Only(pids...)
-	theirs, err := mesh.List(ctx, belay.Filter{Ended: true})
+	// What is below the turn has begun in it; a busy server remembers much more.
+	theirs, err := mesh.List(ctx, belay.Filter{Kinds: []belay.Kind{belay.KindCall, belay.KindTask}, Since: turn.Started(), Ended: true})
 	if err != nil {
 		f.o.Log.Warn("some MCP servers did not say what they are doing", "error", err)
 	}
@@ -65,6 +66,23 @@ func (f *Front) Calls(turn *belay.Run) []bridge.Fronted {
 		add(mesh, &theirs[i])
 	}
 	return calls
+}
+
+// maxAbove bounds how far up the session of a turn is looked for: child sessions
+// hang below turns.
+const maxAbove = 32
+
+// children are the wrap processes of the session of a turn.
+func (f *Front) children(turn *belay.Run) (pids []int) {
+	for range maxAbove {
+		pids = append(pids, f.o.Server.Children(turn.ID())...)
+		above, err := f.o.Tree.Run(turn.Info().Parent)
+		if err != nil {
+			break
+		}
+		turn = above
+	}
+	return pids
 }
 
 // labelToolUse is the label of MCP calls: the id under which the model asked for
