@@ -188,6 +188,10 @@ var Table = []Row{
 		"AWS signatures, both ways: the SDK's own signer, which alone knows the canonical form; apart, so that rap stays light",
 	},
 
+	{"examples/acp", 6, nil, nil, "tests only: runs the three commands below it as processes"},
+	{"examples/acp/agent", 2, []string{"acp"}, nil, "what an author of an agent writes: the library and nothing else"},
+	{"examples/acp/client", 2, []string{"acp"}, nil, "what an author of an editor writes"},
+	{"examples/acp/proxy", 2, []string{"acp"}, nil, "both ends at once"},
 	{
 		"lease", 2,
 		[]string{".", "internal/egress"},
@@ -230,6 +234,12 @@ var Table = []Row{
 		[]string{"auth", "hook"},
 		[]string{"github.com/goccy/go-yaml", "github.com/go-json-experiment/json/jsontext"},
 		"files become servers; places in YAML and JSON are what its messages are about",
+	},
+	{
+		"internal/rapdoor", 4,
+		[]string{".", "jsonrpc", "mcp", "mcp/httpserver", "rap", "rap/schema"},
+		nil,
+		"MCP servers as toolsets of another protocol: a client of the same backends that the MCP endpoints have, so that it knows no gateway",
 	},
 	{
 		"serve", 4,
