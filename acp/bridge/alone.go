@@ -43,11 +43,8 @@ func (p *toolStopper) Tell(ctx context.Context, c *belay.Cancellation) (*belay.E
 	if p.askAgent() {
 		return nil, nil
 	}
-	// Calls that are known to be the tool call's hang below it, and were told with it.
-	for _, call := range p.calls() {
-		if call.ToolCall == p.x.id {
-			return nil, nil
-		}
+	if told, err := p.cancelCalls(ctx, c); told {
+		return nil, err
 	}
 	if means := p.processes(); means != nil && p.b.set.Enforce != Never {
 		p.b.mu.Lock()
@@ -78,6 +75,28 @@ func (p *toolStopper) askAgent() bool {
 		}
 	})
 	return true
+}
+
+// cancelCalls stops the tool call's calls of fronted MCP servers; false if it has
+// none. Most hang below it and were told with it; one that began before the agent had
+// reported the tool call hangs below the turn, and is told here. It is the same Stop.
+func (p *toolStopper) cancelCalls(ctx context.Context, c *belay.Cancellation) (told bool, err error) {
+	var ids []belay.RunID
+	for _, call := range p.calls() {
+		if call.ToolCall == p.x.id {
+			ids = append(ids, call.Run)
+		}
+	}
+	if len(ids) == 0 {
+		return false, nil
+	}
+	below := *c
+	below.Cause = belay.CauseParent
+	if below.Origin.IsZero() {
+		below.Origin = p.x.run.ID()
+	}
+	_, err = p.b.o.Control.Cancel(ctx, belay.CancelRequest{Filter: belay.Filter{IDs: ids}, Cancellation: below})
+	return true, err
 }
 
 func (p *toolStopper) calls() []Fronted {

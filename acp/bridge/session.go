@@ -393,12 +393,34 @@ func (p *sessionStopper) MayForce(ctx context.Context, pressure belay.Pressure) 
 		p.run.Observe(said)
 		return &belay.Restraint{Why: said.Detail, Futile: true}
 	}
-	p.brood = p.b.o.Offspring.Session(p.run)
-	if open, others := p.brood.Living(); len(open)+len(others) == 0 {
+	brood := p.b.o.Offspring.Session(p.run)
+	p.b.spawn(func() {
+		p.b.waitOver(p.run)
+		brood.End()
+	})
+	p.brood = brood
+	if open, others := brood.Living(); len(open)+len(others) == 0 {
 		p.run.Observe(said)
 		return &belay.Restraint{Why: said.Detail, Futile: true}
 	}
 	return nil
+}
+
+// waitOver waits until the run is over, or Serve ends.
+func (b *Bridge) waitOver(run *belay.Run) {
+	ctx, end := context.WithCancelCause(context.Background())
+	defer end(errClock)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_, _ = run.Wait(ctx)
+	}()
+	select {
+	case <-over:
+	case <-b.ended:
+		end(errClock)
+		<-over
+	}
 }
 
 // Terminate ends every process that is attributed to the session.
@@ -408,6 +430,5 @@ func (p *sessionStopper) Terminate(ctx context.Context, _ *belay.Cancellation) (
 
 // Kill does, too.
 func (p *sessionStopper) Kill(ctx context.Context, _ *belay.Cancellation) (*belay.Evidence, error) {
-	defer p.brood.End()
 	return p.brood.Kill(ctx, true)
 }
