@@ -13,6 +13,7 @@ import (
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/admin"
 	"github.com/belayhq/belay/auth"
+	"github.com/belayhq/belay/internal/rapdoor"
 	"github.com/belayhq/belay/lease"
 	"github.com/belayhq/belay/ledger"
 	"github.com/belayhq/belay/metrics"
@@ -50,6 +51,8 @@ type Options struct {
 	// Leases are runs that other runtimes register; nil: they cannot.
 	Leases *lease.Options
 
+	RAP *RAPOptions // nil: servers are not offered to runtimes of that protocol
+
 	Metrics *MetricsOptions // nil: there is no /metrics
 	Traces  *tracing.Config // nil: calls are no spans
 }
@@ -76,6 +79,7 @@ type Server struct {
 	leases  *lease.Registry // nil: none
 	latch   admin.Switch
 	early   *admin.Tombstones
+	rap     *rapdoor.Door    // nil: there is none
 	metrics *metrics.Metrics // nil counts nothing
 	tracer  *tracing.Tracer  // nil: none
 
@@ -114,6 +118,9 @@ func Open(o Options) (_ *Server, err error) {
 		return nil, err
 	}
 	if err := s.openAPI(); err != nil {
+		return nil, err
+	}
+	if err := s.openRAP(); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -177,7 +184,7 @@ func (s *Server) HTTP() *http.Server { return s.hub.Server(s.remember) }
 // how long the last records may take.
 func (s *Server) Close(ctx context.Context) error {
 	s.api.Close()
-	return s.release(ctx)
+	return errors.Join(s.CloseRAP(ctx, belay.Cancellation{}), s.release(ctx))
 }
 
 // release ends what Open has opened so far. Spans are worth less than records,

@@ -70,6 +70,9 @@ func start(t *testing.T, dir string, change func(*Options)) *rig {
 	r.end = sync.OnceFunc(func() {
 		ctx, end := context.WithTimeout(context.Background(), 10*time.Second)
 		defer end()
+		if err := r.node.CloseRAP(ctx, belay.Cancellation{}); err != nil {
+			t.Error(err)
+		}
 		if err := r.node.Hub().Close(ctx, belay.Cancellation{Cause: belay.CauseShutdown}); err != nil {
 			t.Error(err)
 		}

@@ -29,6 +29,10 @@ type HandlerOptions struct {
 	Server string // the runs' server, for people; "": the manifest's name is not asked for, there is none
 	Ladder belay.Ladder
 
+	// Owner is the owner of a caller's runs; nil: its name. Callers that are told
+	// apart may have one.
+	Owner func(caller string) string
+
 	// BaseURL is the address below which callers reach this Handler, as they
 	// configured it (RAP-6); "": what the request's Host says, with http or https as
 	// the connection is. Set it behind a proxy.
@@ -55,6 +59,7 @@ type HandlerOptions struct {
 	// machines, not to this machine. Addresses are looked at when a connection is
 	// made, and redirects are never followed.
 	Private, Plain, NoLoopback bool
+	Off                        bool // nowhere: no call can be taken
 	// Client posts to callback URLs in place of one that keeps to these rules.
 	Client *http.Client
 
@@ -147,6 +152,9 @@ func NewHandler(o HandlerOptions) (*Handler, error) {
 			*v = d
 		}
 	}
+	if o.Owner == nil {
+		o.Owner = func(caller string) string { return caller }
+	}
 	orInt(&o.MaxCalls, defaultMaxCalls)
 	orInt(&o.MaxCallsPerCaller, min(defaultMaxPerCaller, o.MaxCalls))
 	orTime(&o.PartialWait, defaultPartialWait)
@@ -156,7 +164,7 @@ func NewHandler(o HandlerOptions) (*Handler, error) {
 	}
 	h := &Handler{
 		o: o, log: o.Log, tree: o.Tree, client: o.Client,
-		policy:   egress.Policy{Private: o.Private, Plain: o.Plain, NoLoopback: o.NoLoopback},
+		policy:   egress.Policy{Private: o.Private, Plain: o.Plain, NoLoopback: o.NoLoopback, Off: o.Off},
 		rates:    newRates(noticeRate, noticeBurst),
 		draining: make(chan struct{}),
 		jobs:     map[jobKey]*Job{}, threads: map[threadKey]map[*Job]struct{}{}, active: map[string]int{},

@@ -74,6 +74,9 @@ func (j *Job) Arguments() json.RawMessage { return j.inv.Arguments }
 // Caller is who asks, as the Authenticator found out.
 func (j *Job) Caller() string { return j.caller }
 
+// Owner is the owner of the call's run.
+func (j *Job) Owner() string { return j.h.o.Owner(j.caller) }
+
 // Thread is the conversation that asks; untrusted text, see [CheckID].
 func (j *Job) Thread() string { return j.inv.GroupID }
 

@@ -117,6 +117,9 @@ func requiring(schema json.RawMessage) func(json.RawMessage) error {
 		Required []string `json:"required"`
 	}
 	_ = json.Unmarshal(schema, &s) // a schema of another shape is refused where the tool is
+	if len(s.Required) == 0 {
+		return func(json.RawMessage) error { return nil } // that it is an object is known
+	}
 	return func(arguments json.RawMessage) error {
 		var members map[string]json.RawMessage
 		if err := json.Unmarshal(arguments, &members); err != nil {

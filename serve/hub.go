@@ -282,6 +282,18 @@ func (h *Hub) leave(e *endpoint) {
 	}
 }
 
+// Backend is that of a server as it is defined now, for doors of other protocols:
+// what is called through it is called like everybody's.
+func (h *Hub) Backend(name string) (httpserver.Backend, bool) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	e := h.current[name]
+	if e == nil || h.closing {
+		return nil, false
+	}
+	return e, true
+}
+
 // Close stops everything with c, cause shutdown unless it says another, and
 // waits until it is over or ctx is. New exchanges are refused from the first
 // moment on. It may be called again.

@@ -241,6 +241,14 @@ func (d *decoder) checkSettings(f *file, root spot, flag string) {
 	if root.value.get("tls") != nil {
 		d.checkTLS(&f.TLS, root.under("tls"))
 	}
+	if c := f.RAP.SigV4; c != nil {
+		d.rapCallers(c, root.under("rap").under("sigv4"))
+	}
+	if address := f.RAP.BaseURL; address != "" {
+		if bad := badBase(address); bad != "" {
+			d.failf(root.under("rap").under("base_url").atKey(), "rap.base_url %s", bad)
+		}
+	}
 	d.checkDoors(f, root, flag)
 	d.checkNames(f, root)
 }

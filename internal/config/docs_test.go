@@ -41,6 +41,7 @@ var prefixes = map[reflect.Type]string{
 	reflect.TypeFor[Ledger](): "ledger.", reflect.TypeFor[Metrics](): "metrics.", reflect.TypeFor[Traces](): "traces.",
 	reflect.TypeFor[Latch](): "latch.", reflect.TypeFor[Leases](): "leases.", reflect.TypeFor[RAP](): "rap.",
 	reflect.TypeFor[MTLS](): "mtls.", reflect.TypeFor[SigV4](): "sigv4.",
+	reflect.TypeFor[RAPCallers](): "rap.sigv4.", reflect.TypeFor[RAPKey](): "rap.sigv4.keys[].",
 }
 
 // own lists the keys of a struct itself, embedded ones excepted, and each enum.
@@ -75,7 +76,7 @@ func TestDocs(t *testing.T) {
 		{"## What is kept: `ledger`", []reflect.Type{reflect.TypeFor[Ledger]()}},
 		{"## What operators see: `metrics`, `traces`", []reflect.Type{reflect.TypeFor[Metrics](), reflect.TypeFor[Traces]()}},
 		{"## Server", []reflect.Type{reflect.TypeFor[Server]()}},
-		{"## RAP: `rap`", []reflect.Type{reflect.TypeFor[RAP](), reflect.TypeFor[RAPServer](), reflect.TypeFor[MTLS](), reflect.TypeFor[SigV4]()}},
+		{"## RAP: `rap`", []reflect.Type{reflect.TypeFor[RAP](), reflect.TypeFor[RAPServer](), reflect.TypeFor[MTLS](), reflect.TypeFor[SigV4](), reflect.TypeFor[RAPCallers](), reflect.TypeFor[RAPKey]()}},
 		{"## Policy of a server", []reflect.Type{reflect.TypeFor[Policy]()}},
 		{"## Policy of a tool", []reflect.Type{reflect.TypeFor[ToolPolicy]()}},
 		{"## Hooks: `stop`", []reflect.Type{reflect.TypeFor[Stop](), reflect.TypeFor[Hook](), reflect.TypeFor[HTTPHook]()}},

@@ -21,6 +21,13 @@ type RAP struct {
 	// the callbacks of runtimes, and endpoints of tool servers elsewhere. "auto" is
 	// never what Load returns; see [Leases].
 	Addresses string `key:"addresses" default:"auto" enum:"auto,public,local,private,off"`
+
+	// Offer says whether servers are offered to runtimes, at /rap/NAME.
+	Offer bool `key:"offer" default:"true"`
+	// BaseURL is the URL at which runtimes reach this Belay, without a path. Empty: as
+	// the Host of their requests says.
+	BaseURL string      `key:"base_url"`
+	SigV4   *RAPCallers `key:"sigv4"` // runtimes that sign; nil: none
 }
 
 // RAPServer is a tool server of that protocol, in place of a command and a URL of

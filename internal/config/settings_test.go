@@ -33,7 +33,7 @@ func TestSettingsDefaults(t *testing.T) {
 		Ledger:       Ledger{Enabled: true, Keep: 7 * 24 * time.Hour, KeepRuns: 1_000_000, KeepBytes: 1 << 30},
 		Metrics:      Metrics{Enabled: true}, Traces: Traces{Enabled: true},
 		Leases: Leases{Enabled: true, Webhooks: "local"},
-		RAP:    RAP{Addresses: "local"},
+		RAP:    RAP{Addresses: "local", Offer: true},
 	}
 	for name, o := range map[string]Options{
 		"none": {}, "empty": {File: write(t, "belay.yaml", "# nothing\n")},

@@ -1,0 +1,204 @@
+package rapdoor
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/jsonrpc"
+	"github.com/belayhq/belay/mcp"
+	"github.com/belayhq/belay/rap"
+)
+
+// Times of a stopped call.
+const (
+	// lostWait is how long the gateway may take to settle a call that was stopped,
+	// which it does at once, before it is taken for lost.
+	lostWait = 5 * time.Second
+	// proofWait is longer than any ladder: a drain and a slow clean-up included.
+	proofWait = 3 * time.Minute
+)
+
+// call carries a call out: as an MCP call whose run hangs below the job's, so that
+// every Stop of the one stops the other.
+func (t *toolset) call(ctx context.Context, j *rap.Job) (rap.Result, error) {
+	l, err := t.d.use(ctx, t.name, j.Owner())
+	if err != nil {
+		return rap.Result{}, err
+	}
+	defer l.release()
+	own := append([]byte(`"name":`), jsonrpc.AppendString(nil, j.Operation())...)
+	own = append(append(own, `,"arguments":`...), j.Arguments()...)
+	// ctx must not end the request: the run below is stopped by the tree, by whose
+	// ladder it then ends, and says what it had.
+	patient, end := context.WithCancelCause(t.d.life)
+	defer end(nil)
+	defer context.AfterFunc(ctx, func() {
+		lost := time.NewTimer(lostWait)
+		defer lost.Stop()
+		select {
+		case <-lost.C:
+			end(context.Cause(ctx))
+		case <-patient.Done():
+		}
+	})()
+	params := l.params("", own)
+	m, err := l.ask(patient, mcp.MethodCallTool, withToken(params, j.Run().ID().String()), func(frame []byte) { hear(j, frame) }, j.Run().ID().String())
+	if ctx.Err() != nil {
+		return rap.Result{}, t.stopped(ctx, j)
+	}
+	if err != nil {
+		return rap.Result{}, err
+	}
+	return result(m)
+}
+
+// withToken asks for progress reports: they are what a stopped tool has to show.
+func withToken(params []byte, token string) []byte {
+	value := jsonrpc.AppendString([]byte(`"progressToken":`), token)
+	all := jsonrpc.Span{Start: 0, End: len(params)}
+	meta, ok, _ := jsonrpc.Member(params, all, "_meta")
+	if !ok {
+		value = append(append([]byte(`,"_meta":{`), value...), '}')
+		return jsonrpc.AppendSplice(nil, params, jsonrpc.Edit{At: jsonrpc.Span{Start: len(params) - 1, End: len(params) - 1}, New: value})
+	}
+	return jsonrpc.AppendSplice(nil, params, jsonrpc.Edit{At: jsonrpc.Span{Start: meta.Start + 1, End: meta.Start + 1}, New: append(value, ',')})
+}
+
+// hear keeps what a server says of its progress.
+func hear(j *rap.Job, frame []byte) {
+	m := &mcp.Message{}
+	if m.Read(frame) != nil || m.Method != mcp.NoticeProgress {
+		return
+	}
+	at, _, _ := jsonrpc.Member(frame, m.Params, "message")
+	if text, err := jsonrpc.ReadString(frame, at, 64<<10); err == nil && text != "" {
+		j.Partial(text)
+	}
+}
+
+// stopped waits until it is known what became of the runs below, and returns the
+// error that says as much as they prove. What they had goes to the runtime at once.
+func (t *toolset) stopped(ctx context.Context, j *rap.Job) error {
+	cause := context.Cause(ctx)
+	wait, end := context.WithTimeoutCause(t.d.life, proofWait, errors.New("no verdict"))
+	defer end()
+	below, err := t.d.o.Tree.List(wait, belay.Filter{Under: j.Run().ID(), Ended: true})
+	if err != nil {
+		return fmt.Errorf("%w: %w", rap.ErrUnproven, cause)
+	}
+	runs := make([]*belay.Run, 0, len(below))
+	for i := range below {
+		if below[i].ID == j.Run().ID() {
+			continue
+		}
+		if run, err := t.d.o.Tree.Run(below[i].ID); err == nil {
+			runs = append(runs, run)
+			if r := run.Receipt(); r != nil && r.Partial != "" {
+				j.Partial(r.Partial)
+			}
+		}
+	}
+	verdict := belay.Confirmed
+	for _, run := range runs {
+		receipt, err := run.Wait(wait)
+		switch {
+		case err != nil:
+			return fmt.Errorf("%w: %w", rap.ErrUnproven, cause)
+		case receipt == nil: // it had ended by itself
+		case receipt.Verdict == belay.Acknowledged && verdict == belay.Confirmed:
+			verdict = belay.Acknowledged
+		case receipt.Verdict != belay.Confirmed && receipt.Verdict != belay.Acknowledged:
+			return fmt.Errorf("%w: %w", rap.ErrUnproven, cause)
+		}
+	}
+	if verdict == belay.Acknowledged {
+		j.Run().Observe(belay.Evidence{Kind: belay.SeenResult, Scope: belay.ScopeRemote, Detail: "the server behind it answered after the Stop"})
+		return fmt.Errorf("%w: %w", rap.ErrUnproven, cause)
+	}
+	return cause
+}
+
+// result says in the other protocol's words what a server answered.
+func result(m *mcp.Message) (rap.Result, error) {
+	if m.InputRequired() {
+		return rap.Result{}, errors.New("the tool asks its caller for input, which this protocol has no answer to")
+	}
+	var r rap.Result
+	at, _, _ := jsonrpc.Member(m.Frame, m.Result, "content")
+	for e := range jsonrpc.Elements(m.Frame, at) {
+		if len(r.Content) >= rap.MaxItems {
+			break
+		}
+		if item, ok := itemOf(m.Frame, e); ok {
+			r.Content = append(r.Content, item)
+		}
+	}
+	if len(r.Content) == 0 {
+		if s, ok, _ := jsonrpc.Member(m.Frame, m.Result, "structuredContent"); ok {
+			r.Text = string(s.Of(m.Frame))
+		}
+	}
+	if len(r.Content) == 1 && r.Content[0].Type == rap.ItemText {
+		r.Text, r.Content = r.Content[0].Text, nil
+	}
+	if mcp.ToolFailed(m) {
+		return rap.Result{}, errors.New(textOf(&r))
+	}
+	return r, nil
+}
+
+func textOf(r *rap.Result) string {
+	texts := []string{}
+	if r.Text != "" {
+		texts = append(texts, r.Text)
+	}
+	for _, item := range r.Content {
+		if item.Type == rap.ItemText {
+			texts = append(texts, item.Text)
+		}
+	}
+	if len(texts) == 0 {
+		return "the tool failed and did not say why"
+	}
+	return strings.Join(texts, "\n")
+}
+
+// itemOf reads one content item. What the protocol has no type for becomes a text
+// that says so (RAP-63).
+func itemOf(frame []byte, at jsonrpc.Span) (rap.Item, bool) {
+	text := func(in jsonrpc.Span, keys ...string) string {
+		s, _, _ := jsonrpc.Path(frame, in, keys...)
+		v, err := jsonrpc.ReadString(frame, s, rap.MaxMessage)
+		if err != nil {
+			return ""
+		}
+		return v
+	}
+	switch kind := text(at, "type"); kind {
+	case "text":
+		return rap.Item{Type: rap.ItemText, Text: text(at, "text")}, true
+	case "image":
+		item := rap.Item{Type: rap.ItemImage, Data: text(at, "data"), MediaType: text(at, "mimeType")}
+		if item.Data == "" || item.MediaType == "" {
+			return rap.Item{}, false
+		}
+		return item, true
+	case "resource":
+		if v := text(at, "resource", "text"); v != "" {
+			return rap.Item{Type: rap.ItemText, Text: v}, true
+		}
+		return rap.Item{Type: rap.ItemText, Text: "[resource " + text(at, "resource", "uri") + "]"}, true
+	case "resource_link":
+		return rap.Item{Type: rap.ItemText, Text: strings.TrimSpace("[resource " + text(at, "uri") + "] " + text(at, "description"))}, true
+	case "":
+		return rap.Item{}, false
+	default:
+		size := base64.StdEncoding.DecodedLen(len(text(at, "data")))
+		return rap.Item{Type: rap.ItemText, Text: fmt.Sprintf("[%s of about %d bytes, which cannot be shown here]", kind, size)}, true
+	}
+}
