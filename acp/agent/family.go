@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -38,7 +39,7 @@ const maxFamilies = 512
 const grown = 50 * time.Millisecond
 
 // nameMax bounds the name of a run, in bytes.
-const nameMax = 120
+const nameMax = 80
 
 // enlistLocked gives runs to processes of tool calls, and notes who belongs to them.
 // now makes no difference by age: a Stop is waiting.
@@ -90,12 +91,8 @@ func (a *Agent) enrolLocked(n *node, o *origin, now bool) {
 		killAfter = max(killAfter, supervise.SlowKillAfter)
 	}
 	f.signs.Relay, _ = a.cfg.Facts.Relay(n.argv)
-	name := supervise.Redact(n.Command)
-	if len(name) > nameMax {
-		name = strings.ToValidUTF8(name[:nameMax], "") + "…"
-	}
 	spec := belay.Spec{
-		Kind: belay.KindProcess, Name: name, Owner: a.cfg.Owner, Parent: above,
+		Kind: belay.KindProcess, Name: nameOf(n), Owner: a.cfg.Owner, Parent: above,
 		Address: fmt.Sprintf("pid %d", n.PID), Stopper: f,
 		// There is no polite way to wait for, and who decides about force is asked at
 		// once.
@@ -128,6 +125,19 @@ func (a *Agent) enrolLocked(n *node, o *origin, now bool) {
 		run.Cancel(below)
 	}
 	a.wg.Go(f.await)
+}
+
+// nameOf is what people see of a process: its command line without the folder of the
+// program, and without secrets.
+func nameOf(n *node) string {
+	name := n.Command
+	if len(n.argv) > 0 {
+		name = strings.Join(append([]string{filepath.Base(n.argv[0])}, n.argv[1:]...), " ")
+	}
+	if name = supervise.Redact(name); len(name) > nameMax {
+		name = strings.ToValidUTF8(name[:nameMax], "") + "…"
+	}
+	return name
 }
 
 // confirmAfter is when a run of a process gives up: the bridge's own times are over
@@ -209,7 +219,10 @@ func (f *family) finish() {
 	signs, dead, left := f.signs, f.dead, f.left
 	f.a.mu.Unlock()
 	defer close(f.over)
-	if f.run.Finish(belay.Completed); f.run.Cancellation() == nil {
+	if f.run.Cancellation() == nil { // else nobody waits for its answer
+		f.run.Finish(belay.Completed)
+	}
+	if f.run.Cancellation() == nil {
 		return
 	}
 	e := supervise.Evidence(proc.Report{Gone: true}, supervise.Whole(), signs)

@@ -179,11 +179,14 @@ type agency struct {
 	servers servers
 }
 
+// agentRun begins the name of an agent's run.
+const agentRun = "agent "
+
 // start registers the agent and starts it.
 func (x *agency) start(c *acpCmd) error {
 	var err error
 	x.run, err = x.host.tree.Register(belay.Spec{
-		Kind: belay.KindSession, Name: x.name, Server: "agent", Owner: x.host.owner, ParentID: x.host.parent.Run(),
+		Kind: belay.KindSession, Name: agentRun + x.name, Owner: x.host.owner, ParentID: x.host.parent.Run(),
 	})
 	if err != nil {
 		return err

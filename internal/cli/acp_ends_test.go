@@ -304,7 +304,7 @@ func TestACP_B7_AgentIsPlacedBelowItsRun(t *testing.T) {
 	}
 	var run string
 	for _, i := range m.runs() {
-		if i.Server == "agent" {
+		if strings.HasPrefix(i.Name, agentRun) {
 			run = i.ID.String()
 		}
 	}

@@ -50,7 +50,7 @@ func toolRun(e *editor) string {
 	e.m.t.Helper()
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		for _, i := range e.m.runs() {
-			if i.Kind == belay.KindProcess && strings.HasPrefix(i.Name, e.tool) {
+			if i.Kind == belay.KindProcess && strings.HasPrefix(i.Name, "tool faketool tick") {
 				return i.Name
 			}
 		}

@@ -19,6 +19,9 @@ func TestMain(m *testing.M) {
 	proc.Main() // never returns in a guardian
 	faketool.MaybeRun()
 	fakeagent.MaybeRun()
+	if len(os.Args) > 2 && os.Args[1] == "editor" {
+		os.Exit(playEditor(os.Args[2:]))
+	}
 	testscript.Main(leakFree{m}, map[string]func(){
 		"belay": func() { os.Exit(Main(os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr)) },
 		"hold":  func() { os.Exit(hold(os.Args[1:])) },

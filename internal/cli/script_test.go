@@ -54,9 +54,10 @@ func runScripts(t *testing.T, folder string, setup func(e *testscript.Env, runti
 func TestScript(t *testing.T) {
 	runScripts(t, "script", func(e *testscript.Env, dir string) error {
 		e.Setenv("RUN", dir)
-		return nil
+		return setPrograms(e)
 	}, map[string]func(*testscript.TestScript, bool, []string){
 		"runid":    setRunID,
+		"runlike":  setRunLike,
 		"stopping": stopping,
 		"sleep": func(ts *testscript.TestScript, _ bool, args []string) {
 			d, err := time.ParseDuration(args[0])

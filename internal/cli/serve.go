@@ -201,8 +201,13 @@ func (s *server) run(ctx context.Context, l net.Listener, signals <-chan os.Sign
 			_ = web.Close()
 		}
 	}()
+	told := make(chan error, 1)
+	go func() { told <- s.node.CloseRAP(ctx, end) }() // its calls are stopped; they end with the servers
 	if err := s.node.Hub().Close(ctx, end); err != nil {
 		s.host.log.Warn("ended with sessions that are not over", "error", err)
+	}
+	if err := <-told; err != nil {
+		s.host.log.Warn("ended before every runtime was told", "error", err)
 	}
 	s.close() // which ends the streams that Shutdown waits for
 	<-stopped

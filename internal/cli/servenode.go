@@ -46,6 +46,9 @@ func (p *servePlan) node(env *Env, h *host, c *config.Config, traces tracing.Con
 	if hooks := c.Leases.Webhooks; c.Leases.Enabled {
 		o.Leases = &lease.Options{Hooks: lease.Hooks{Private: hooks == "private", Plain: hooks == "private", NoLoopback: hooks == "public", Off: hooks == "off"}}
 	}
+	if c.RAP.Offer {
+		o.RAP = rapDoor(&c.RAP)
+	}
 	if c.Traces.Enabled && traces.On() {
 		o.Traces = &traces
 	}

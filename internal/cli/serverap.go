@@ -7,7 +7,9 @@ import (
 
 	"github.com/belayhq/belay/internal/config"
 	"github.com/belayhq/belay/internal/egress"
+	"github.com/belayhq/belay/node"
 	"github.com/belayhq/belay/rap"
+	"github.com/belayhq/belay/rap/sigv4"
 	"github.com/belayhq/belay/serve"
 )
 
@@ -78,4 +80,17 @@ func subscriptionsFile(env *Env, c *config.Config) string {
 // addressesOf says in package egress's words where others may have Belay post.
 func addressesOf(word string) egress.Policy {
 	return egress.Policy{Private: word == "private", Plain: word == "private", NoLoopback: word == "public", Off: word == "off"}
+}
+
+// rapDoor is what the configuration says of runtimes that call the servers here.
+func rapDoor(c *config.RAP) *node.RAPOptions {
+	o := &node.RAPOptions{BaseURL: c.BaseURL, Addresses: addressesOf(c.Addresses)}
+	if c.SigV4 == nil {
+		return o
+	}
+	o.SigV4 = &sigv4.VerifierOptions{Region: c.SigV4.Region, Service: c.SigV4.Service, Skew: c.SigV4.Skew}
+	for _, k := range c.SigV4.Keys {
+		o.SigV4.Keys = append(o.SigV4.Keys, sigv4.Key{AccessKey: k.AccessKey, SecretKey: k.SecretKey, SessionToken: k.SessionToken, Caller: k.Name})
+	}
+	return o
 }
