@@ -132,7 +132,10 @@ func (b *Bridge) answerAll(why Reason, exit Exit) {
 			}
 		}
 	}
-	for _, r := range ordered(b.editor.asked) {
+	for _, r := range ordered(b.editor.asked, b.agent.open) {
+		if r.from != b.editor {
+			continue
+		}
 		var run *belay.Run
 		if r.t != nil {
 			run = r.t.run
@@ -141,7 +144,10 @@ func (b *Bridge) answerAll(why Reason, exit Exit) {
 		}
 		r.fail(acp.CodeInternal, ended(why), gone(run, exit.String()))
 	}
-	for _, r := range ordered(b.agent.asked) {
+	for _, r := range ordered(b.agent.asked, b.editor.open) {
+		if r.from != b.agent || r.settled {
+			continue
+		}
 		if r.to == b.editor && !r.answered && why != EditorGone {
 			r.tell()
 		}
@@ -150,9 +156,12 @@ func (b *Bridge) answerAll(why Reason, exit Exit) {
 	}
 }
 
-// ordered are the requests in the order in which they were passed on.
-func ordered(asked map[string]*request) []*request {
-	return slices.SortedFunc(maps.Values(asked), func(a, b *request) int { return a.nr - b.nr })
+// ordered are the requests that were received and those that were passed on, in the
+// order of that. An asker that uses an id again has more than one under it.
+func ordered(asked, passed map[string]*request) []*request {
+	all := slices.AppendSeq(slices.Collect(maps.Values(asked)), maps.Values(passed))
+	slices.SortFunc(all, func(a, b *request) int { return a.nr - b.nr })
+	return slices.Compact(all)
 }
 
 // ended says why a request gets no other answer.

@@ -118,6 +118,12 @@ func TestACP_B25_SurvivorsAreNamed(t *testing.T) {
 // DESIGN 11, 8: processes of no open tool call are named at the first Stop, and the
 // second takes them.
 func TestACP_B15_TheSecondStopTakesTheOthers(t *testing.T) {
+	for _, door := range []string{"editor", "operator"} {
+		t.Run(door, func(t *testing.T) { secondStop(t, door) })
+	}
+}
+
+func secondStop(t *testing.T, door string) {
 	forced(t, Settings{}, func(r *rig, tree *fakeTree) {
 		r.stopWithTool(tree, 0, 2)
 		r.agent.say(saysCancel)
@@ -128,17 +134,23 @@ func TestACP_B15_TheSecondStopTakesTheOthers(t *testing.T) {
 			t.Fatalf("after the first Stop: %+v", d.Receipt)
 		}
 		r.want("nothing was done to them", tree.did(), "")
-		// The editor's Stop without a turn is not a press; a person's at the run is.
-		r.editor.say(sessionStop)
-		r.agent.hears(sessionStop)
-		r.operator(belay.KindTurn, true)
+		// By the editor, for which the turn is over, or by anybody else.
+		if door == "editor" {
+			r.editor.say(sessionStop)
+			r.agent.hears()
+		} else {
+			r.operator(belay.KindTurn, true)
+		}
 		time.Sleep(time.Second)
 		if d := r.verdict(belay.KindTurn, belay.Confirmed); len(d.Receipt.Survivors) != 0 || !d.Receipt.OK() {
 			t.Errorf("after the second: %+v", d.Receipt)
 		}
-		if !strings.Contains(tree.did(), "term all=true") {
+		if !strings.Contains(tree.did(), "term all=true") || !strings.Contains(tree.did(), "turn end") {
 			t.Error(tree.did())
 		}
+		// Now there is nothing left that a Stop could mean.
+		r.editor.say(sessionStop)
+		r.agent.hears(sessionStop)
 	})
 }
 

@@ -27,6 +27,7 @@ type session struct {
 
 	turns     []*turn // that the agent is not done with, the oldest first
 	queue     []*turn // whose prompts are held back (ACP-B23)
+	last      *turn   // the newest of those that it is done with
 	loading   int     // requests that replay its history
 	terminals map[string]*terminal
 	passed    []Passed

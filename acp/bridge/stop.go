@@ -51,6 +51,12 @@ type stopping struct {
 func (b *Bridge) sessionCancel(e *jsonrpc.Envelope, line []byte) {
 	id, ok := acp.SessionOf(e.Params.Of(line))
 	s := b.sessions[id]
+	if ok && s != nil && len(s.turns)+len(s.queue) == 0 {
+		if last := s.last; last != nil && (last.justPressed() || b.unfinished(last)) {
+			b.press(s, []*turn{last}, nil, "the editor sent session/cancel")
+			return
+		}
+	}
 	if !ok || s == nil || len(s.turns)+len(s.queue) == 0 {
 		if err := b.agent.relay(line); err != nil {
 			b.dropLocked("editor", "a session/cancel for which there is no room", "error", err)
@@ -58,6 +64,18 @@ func (b *Bridge) sessionCancel(e *jsonrpc.Envelope, line []byte) {
 		return
 	}
 	b.press(s, slices.Concat(s.turns, s.queue), line, "the editor sent session/cancel")
+}
+
+// justPressed reports whether a signal now is the same Stop as the last.
+func (t *turn) justPressed() bool {
+	return t.stop != nil && time.Since(t.stop.pressed) < samePress
+}
+
+// unfinished reports whether something of a stopped turn, which the agent has ended,
+// is left for a second Stop.
+func (b *Bridge) unfinished(t *turn) bool {
+	_, stopping := b.stopping[t]
+	return stopping || slices.Contains(b.kept, t)
 }
 
 // cancelPrompt takes the editor's cancel of a prompt's request (ACP-B28).
@@ -80,7 +98,7 @@ func (b *Bridge) press(s *session, turns []*turn, line []byte, reason string) {
 	now := time.Now()
 	var ids []belay.RunID
 	for _, t := range turns {
-		if t.stop != nil && now.Sub(t.stop.pressed) < samePress {
+		if t.justPressed() {
 			continue // the same Stop in another form
 		}
 		if t.stop != nil {

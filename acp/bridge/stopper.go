@@ -3,6 +3,7 @@ package bridge
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/belayhq/belay"
@@ -279,6 +280,20 @@ func (p *turnStopper) force(ctx context.Context, most time.Duration, do func(Bro
 	}
 	if ctx.Err() == nil {
 		b.look(t, e != nil && len(e.Survivors) == 0)
+		b.settleKept(t)
 	}
 	return nil, nil
+}
+
+// settleKept lets go of a turn that was kept for a second Stop when that is done.
+func (b *Bridge) settleKept(t *turn) {
+	if r := t.run.Receipt(); !r.Final || r.Held != "" {
+		return
+	}
+	b.lock()
+	defer b.unlock()
+	if slices.Contains(b.kept, t) {
+		b.kept = slices.DeleteFunc(b.kept, func(u *turn) bool { return u == t })
+		b.later(t.release)
+	}
 }

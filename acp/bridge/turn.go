@@ -228,6 +228,7 @@ func (b *Bridge) turnDone(t *turn) {
 	}
 	t.done = true
 	s := t.s
+	s.last = t
 	s.turns = slices.DeleteFunc(s.turns, func(u *turn) bool { return u == t })
 	s.queue = slices.DeleteFunc(s.queue, func(u *turn) bool { return u == t })
 	if t.subs {
