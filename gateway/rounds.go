@@ -171,6 +171,9 @@ func (c *call) sayUnlinkedLocked() {
 func (c *call) notRunning() *belay.Evidence {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
+	if c.parked && c.s.cfg.TellRun {
+		return nil // what was started for it below goes on between two legs, and has a receipt of its own
+	}
 	e := &belay.Evidence{Kind: belay.SeenNotStarted, Scope: belay.ScopeHandler, Detail: "it was waiting for a process"}
 	if c.parked {
 		e.Detail = "it was waiting for the caller between two input rounds, where nothing runs; a retry is refused"

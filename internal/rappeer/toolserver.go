@@ -31,7 +31,7 @@ type ToolServer struct {
 
 	// Manners: what is answered, and after what, instead of 200 at once. The
 	// function may block; ctx ends with the request or the server. Nil: 200.
-	OnInvoke, OnCancel, OnClose, OnMigrate, OnDiscovery func(ctx context.Context, body []byte) (status int)
+	OnInvoke, OnCancel, OnClose, OnMigrate, OnDiscovery, OnChoice func(ctx context.Context, body []byte) (status int)
 
 	base   string
 	http   *http.Server
@@ -136,6 +136,8 @@ func (s *ToolServer) serve(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(ask(ctx, s.OnClose, body))
 	case "POST /migrate":
 		w.WriteHeader(ask(ctx, s.OnMigrate, body))
+	case "POST /choice":
+		w.WriteHeader(ask(ctx, s.OnChoice, body))
 	default:
 		w.WriteHeader(http.StatusNotFound)
 	}

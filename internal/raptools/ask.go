@@ -21,24 +21,30 @@ var (
 
 // choose has the user choose: by the caller, if it takes elicitations, else by
 // whoever sees the approvals.
-func (s *session) choose(ctx context.Context, c *rap.Pending, m *rap.UserChoice) (int, error) {
+func (s *session) choose(ctx context.Context, r *request, c *rap.Pending, m *rap.UserChoice) (int, error) {
 	s.mu.Lock()
 	elicits := s.caller.elicits
 	s.mu.Unlock()
-	if elicits {
-		i, err := s.elicit(ctx, m)
-		if err == nil || errors.Is(err, errDismissed) || ctx.Err() != nil {
-			return i, err
-		}
-		s.t.Log.Info("the caller cannot be asked; the question goes to the approvals", "server", s.t.Server, "error", err)
+	ask := s.ask
+	switch {
+	case r.elicits:
+		ask = r.ask
+	case !elicits || r.era == mcp.Modern:
+		return s.approve(ctx, c, m)
 	}
+	i, err := elicit(ctx, ask, m)
+	if err == nil || errors.Is(err, errDismissed) || ctx.Err() != nil {
+		return i, err
+	}
+	s.t.Log.Info("the caller cannot be asked; the question goes to the approvals", "server", s.t.Server, "error", err)
 	return s.approve(ctx, c, m)
 }
 
 // elicit asks the caller by a form with one field.
-func (s *session) elicit(ctx context.Context, m *rap.UserChoice) (int, error) {
+func elicit(ctx context.Context, ask func(context.Context, any) (json.RawMessage, error), m *rap.UserChoice) (int, error) {
 	names := distinct(m.Choices)
-	answer, err := s.ask(ctx, map[string]any{
+	answer, err := ask(ctx, map[string]any{
+		"mode":    "form",
 		"message": m.Prompt,
 		"requestedSchema": map[string]any{
 			"type":       "object",

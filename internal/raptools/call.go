@@ -12,20 +12,33 @@ import (
 	"github.com/belayhq/belay/rap"
 )
 
-// call begins a tools/call. It is known before anything is done, so that a cancel
-// right behind it finds it.
+// call begins a tools/call, or goes on with one. It is known before anything is
+// done, so that a cancel right behind it finds it.
 func (s *session) call(m *mcp.Message) {
-	r := &request{}
 	s.mu.Lock()
 	if s.calls[m.ID.Key()] != nil {
 		s.mu.Unlock()
 		s.send(jsonrpc.AppendError(nil, m.ID, mcp.CodeInvalidRequest, "the id is in flight already", nil))
 		return
 	}
+	r, answer := &request{era: m.Era(), questions: make(chan *question, maxQuestions)}, func() {}
+	if m.State.Ok() {
+		if r, answer = s.resumeLocked(m); r == nil {
+			s.mu.Unlock()
+			s.send(jsonrpc.AppendError(nil, m.ID, mcp.CodeInvalidParams, "this requestState is of no call that waits", nil))
+			return
+		}
+	}
+	r.leg, r.last = m, m
 	s.calls[m.ID.Key()] = r
 	s.mu.Unlock()
 	s.wg.Go(func() {
-		s.run(m, r)
+		if r.call != nil { // a retry
+			answer()
+			s.await(r)
+		} else {
+			s.run(m, r)
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.calls, m.ID.Key())
@@ -37,8 +50,14 @@ type params struct {
 	Name      string          `json:"name"`
 	Arguments json.RawMessage `json:"arguments"`
 	Meta      struct {
-		Run     string `json:"io.github.belayhq/run"`
-		ToolUse string `json:"claudecode/toolUseId"`
+		Run          string `json:"io.github.belayhq/run"`
+		ToolUse      string `json:"claudecode/toolUseId"`
+		Capabilities struct {
+			Elicitation *struct {
+				Form *struct{} `json:"form"`
+				URL  *struct{} `json:"url"`
+			} `json:"elicitation"`
+		} `json:"io.modelcontextprotocol/clientCapabilities"`
 	} `json:"_meta"`
 }
 
@@ -57,16 +76,16 @@ func (s *session) run(m *mcp.Message, r *request) {
 		s.send(s.endSubscription(m, p.Arguments))
 		return
 	}
-	above := s.above(p.Meta.Run)
-	o := rap.CallOptions{Tool: p.Name, Arguments: p.Arguments, Parent: above, Late: func(late *rap.ToolResult) {
-		s.send(s.result(m, late))
-	}}
+	e := p.Meta.Capabilities.Elicitation
+	r.elicits = m.Era() == mcp.Modern && e != nil && (e.Form != nil || e.URL == nil)
+	r.tool, r.above = p.Name, s.above(p.Meta.Run)
+	o := rap.CallOptions{Tool: p.Name, Arguments: p.Arguments, Parent: r.above, Events: s.eventsOf(r), Late: func(late *rap.ToolResult) { s.late(r, late) }}
 	if id := p.Meta.ToolUse; id != "" && len(id) <= rap.MaxID {
 		o.CallID = &id
 	}
-	if above != nil {
-		o.Owner = above.Info().Owner
-		o.Seen = func(e belay.Evidence) { witness(above, e) }
+	if r.above != nil {
+		o.Owner = r.above.Info().Owner
+		o.Seen = func(e belay.Evidence) { s.witness(r, e) }
 	}
 	call, err := s.thread.Invoke(o)
 	if err != nil {
@@ -80,28 +99,68 @@ func (s *session) run(m *mcp.Message, r *request) {
 	if gone {
 		s.cancel(call)
 	}
-	<-call.Done()
-	result, err := call.Result()
+	s.await(r)
+}
+
+// await answers the leg that is open, with the result or with a question.
+func (s *session) await(r *request) {
+	for {
+		select {
+		case <-r.call.Done():
+			s.finish(r)
+			return
+		case q := <-r.questions:
+			if q.ctx.Err() == nil {
+				s.park(r, q)
+				return
+			}
+		}
+	}
+}
+
+// finish answers a request whose call is over.
+func (s *session) finish(r *request) {
+	s.mu.Lock()
+	m := r.leg
+	s.mu.Unlock()
+	result, err := r.call.Result()
 	var why *belay.Cancellation
 	switch {
 	case result != nil:
 		s.send(s.result(m, result))
 	case !errors.As(err, &why):
 		s.send(mcp.AppendToolError(nil, m.ID, errOf(err), m.Era()))
-	case above == nil || above.Cancellation() == nil:
+	case r.above == nil || r.above.Cancellation() == nil:
 		// The call below was stopped, and not the request: its caller still waits.
-		s.send(mcp.AppendStopped(nil, m.ID, call.Run().ID(), why, false))
+		s.send(mcp.AppendStopped(nil, m.ID, r.call.Run().ID(), why, false))
+	}
+}
+
+// late takes a result that came after the Stop: the gateway, which waits for an answer
+// to the leg that was open then, makes evidence of it.
+func (s *session) late(r *request, late *rap.ToolResult) {
+	s.mu.Lock()
+	m := r.leg
+	s.mu.Unlock()
+	if m != nil {
+		s.send(s.result(m, late))
 	}
 }
 
 // witness notes on the receipt of the MCP call what was seen of the servers. A
-// result after the Stop goes through the gateway, which sees it itself.
-func witness(above *belay.Run, e belay.Evidence) {
+// result after the Stop goes through the gateway, which sees it itself, unless it
+// waits for the caller's next leg.
+func (s *session) witness(r *request, e belay.Evidence) {
 	switch e.Kind {
 	case belay.SeenResult, belay.SeenErrorReply:
-	default:
-		above.Observe(e)
+		s.mu.Lock()
+		open := r.leg != nil
+		s.mu.Unlock()
+		if open {
+			return
+		}
 	}
+	r.above.Observe(e)
 }
 
 // above is the run of the MCP call; nil if nobody has said it.
@@ -203,8 +262,6 @@ func (s *session) endSubscription(m *mcp.Message, arguments json.RawMessage) []b
 // events are what the tool server says beside results.
 func (s *session) events() *rap.Events {
 	return &rap.Events{
-		OAuth:  s.authorise,
-		Choice: s.choose,
 		Subscription: func(sub *rap.Subscription, e *rap.SubscriptionEvent) {
 			s.say("info", map[string]any{
 				"type": "subscription_event", "tool_call_id": sub.ID, "tool": sub.Tool,
@@ -213,6 +270,16 @@ func (s *session) events() *rap.Events {
 		},
 		View: func(_ string, v *rap.ViewUpdate) {
 			s.say("debug", map[string]any{"type": "view_update", "view_type": v.ViewType, "content": v.Content})
+		},
+	}
+}
+
+// eventsOf are what one call asks of people.
+func (s *session) eventsOf(r *request) *rap.Events {
+	return &rap.Events{
+		OAuth: s.authorise,
+		Choice: func(ctx context.Context, c *rap.Pending, m *rap.UserChoice) (int, error) {
+			return s.choose(ctx, r, c, m)
 		},
 	}
 }

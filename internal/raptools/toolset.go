@@ -41,6 +41,7 @@ type session struct {
 	calls  map[string]*request // in flight, by the id's key
 	asks   map[string]chan *mcp.Message
 	askIDs jsonrpc.Minter
+	rounds map[string]*round // questions of the modern era that wait for a retry, by requestState
 }
 
 // caller is what the session's caller has said of itself.
@@ -49,8 +50,17 @@ type caller struct {
 	urls    bool // URL elicitation
 }
 
-// request is one tools/call.
+// request is one tools/call, with all of its legs.
 type request struct {
+	era       mcp.Era
+	elicits   bool           // the caller takes questions between two legs
+	tool      string         // what it calls
+	above     *belay.Run     // of the MCP call; nil: unknown
+	questions chan *question // for the next leg's end
+
+	// The fields below are guarded by session.mu.
+	leg  *mcp.Message // that waits for an answer; nil between two legs
+	last *mcp.Message // the newest leg
 	call *rap.Pending // nil: not yet
 	gone bool         // the caller has cancelled it: it is told nothing more
 }
@@ -61,7 +71,7 @@ type request struct {
 func (t *Toolset) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	s := &session{
 		t: t, out: jsonrpc.NewWriter(out, jsonrpc.WriterOptions{KeepOpen: true}),
-		calls: map[string]*request{}, asks: map[string]chan *mcp.Message{},
+		calls: map[string]*request{}, asks: map[string]chan *mcp.Message{}, rounds: map[string]*round{},
 	}
 	var end context.CancelCauseFunc
 	s.life, end = context.WithCancelCause(ctx)
@@ -83,6 +93,7 @@ func (t *Toolset) Serve(ctx context.Context, in io.Reader, out io.Writer) error 
 	end(&why)
 	s.thread.Close(why)
 	s.wg.Wait()
+	s.dropRounds()
 	s.out.CloseNow() // whoever was to read is gone
 	return err
 }
