@@ -92,7 +92,7 @@ func TestNodeMajor(t *testing.T) {
 
 // fine is a row under Belay with nothing to say against it.
 func fine() acpRow {
-	return acpRow{belay: true, told: "cancelled", ends: 1, alive: []int{1, 1, 0}, next: "ok"}
+	return acpRow{belay: true, told: "cancelled", ends: 1, alive: []int{1, 1, 0}, receipt: "confirmed", next: "ok"}
 }
 
 func TestACPJudge(t *testing.T) {
@@ -113,6 +113,8 @@ func TestACPJudge(t *testing.T) {
 		"went on":           {func(r *acpRow) { r.wentOn = acpGone + time.Second }, true},
 		"still at it":       {func(r *acpRow) { r.stillAt = true }, true},
 		"ran after it":      {func(r *acpRow) { r.ran = true }, true},
+		"no receipt":        {func(r *acpRow) { r.receipt = "" }, true},
+		"not proven":        {func(r *acpRow) { r.receipt = "signalled" }, false},
 		"an innocent died":  {func(r *acpRow) { r.hurt = []string{"the MCP server"} }, true},
 		"next fails":        {func(r *acpRow) { r.next = "not answered" }, true},
 		"end, gone":         {func(r *acpRow) { r.end, r.limit, r.told, r.alive = true, 5*time.Second, "", []int{9, 9, 2, 0} }, false},

@@ -125,6 +125,7 @@ func asking(s *acpSession) []fakemodel.Step {
 
 // acpRun is the session of one row.
 type acpRun struct {
+	h    *harness
 	s    *acpSession
 	r    *acpRow
 	turn turn
@@ -151,7 +152,7 @@ func (h *harness) withAgent(a acpAgent, c acpCell, r *acpRow) error {
 		return err
 	}
 	defer s.end()
-	x := &acpRun{s: s, r: r, keys: []string{keyWork}, innocents: map[string]int{}}
+	x := &acpRun{h: h, s: s, r: r, keys: []string{keyWork}, innocents: map[string]int{}}
 	if !c.end {
 		if list := s.pids(slowKey); len(list) > 0 {
 			x.innocents["the MCP server"] = list[0]
@@ -227,7 +228,7 @@ func (x *acpRun) stopNow(stop func() error) error {
 	if err := stop(); err != nil {
 		return err
 	}
-	x.count(acpSample[:3], x.ofWork)
+	x.countWork()
 	x.observe()
 	return x.next()
 }
@@ -252,6 +253,9 @@ func (x *acpRun) observe() {
 		}
 	}
 	slices.Sort(x.r.hurt)
+	if x.r.belay {
+		x.r.receipt = x.h.turnReceipt(x.s.env)
+	}
 }
 
 // told waits for the turn's end.
@@ -262,6 +266,17 @@ func (x *acpRun) told(limit time.Duration) {
 		return
 	}
 	x.r.told, x.r.toldAfter = end.word, max(0, end.at.Sub(x.at))
+}
+
+// countWork counts the work's processes; the last time is some seconds after the
+// editor's answer: an agent that takes its time to answer has it.
+func (x *acpRun) countWork() {
+	x.count(acpSample[:3], x.ofWork)
+	if end, err := x.s.ended(x.turn, 0); err == nil && len(x.r.left) > 0 {
+		time.Sleep(time.Until(end.at.Add(acpGone)))
+		x.r.left = x.ofWork()
+		x.r.alive[2] = len(x.r.left)
+	}
 }
 
 // count notes how many processes there are at each time after the Stop.
@@ -337,7 +352,7 @@ func (x *acpRun) stopAsking() error {
 	if err := x.s.stop(); err != nil {
 		return err
 	}
-	x.count(acpSample[:3], x.ofWork)
+	x.countWork()
 	allow, err := allowing(m.Params)
 	if err != nil {
 		return err
@@ -399,7 +414,7 @@ func (x *acpRun) stopStream() error {
 	if err := x.s.stop(); err != nil {
 		return err
 	}
-	x.count(acpSample[:3], x.ofWork)
+	x.countWork()
 	x.observe()
 	closed, ok := event("closed")
 	x.r.stillAt, x.r.wentOn = !ok, 0
@@ -419,7 +434,7 @@ func (x *acpRun) stopTwice() error {
 	if err := x.s.stop(); err != nil {
 		return err
 	}
-	x.count(acpSample[:3], x.ofWork)
+	x.countWork()
 	x.observe()
 	alive := func() (n int) {
 		for _, pid := range x.s.pids(keyEarly) {

@@ -33,6 +33,7 @@ type acpRow struct {
 	twice     bool          // a second Stop came after the sampling
 	early     int           // processes of an earlier tool call of the turn, before it
 	late      int           // processes of the turn, after it
+	receipt   string        // the verdict on the turn; "" = there is none
 	next      string
 	note      string
 	problem   string
@@ -69,6 +70,8 @@ func (r *acpRow) judge() {
 		r.problem = "left alive: " + strings.Join(r.left, "; ")
 	case r.stillAt || r.wentOn > acpGone:
 		r.problem = "the work went on"
+	case r.receipt == "":
+		r.problem = "no receipt"
 	case len(r.hurt) > 0:
 		r.problem = "hurt: " + strings.Join(r.hurt, ", ")
 	case r.twice && r.early == 0 && r.bare != nil && r.bare.early > 0:
@@ -130,8 +133,12 @@ func (r *acpRow) cells() []string {
 	if len(r.hurt) > 0 {
 		hurt = strings.Join(r.hurt, ", ")
 	}
+	receipt := r.receipt
+	if !r.belay || r.end {
+		receipt = "–"
+	}
 	return []string{
-		r.agent, fmt.Sprintf("v%d", r.version), r.cell, r.way(), told, strings.Join(alive, " "), work, hurt, r.next,
+		r.agent, fmt.Sprintf("v%d", r.version), r.cell, r.way(), told, strings.Join(alive, " "), work, hurt, receipt, r.next,
 		cut(strings.Join(strings.Fields(r.problem), " "), 400),
 	}
 }
@@ -140,10 +147,11 @@ func acpTable() table {
 	return table{
 		title: "Agents (ACP)",
 		method: "A raw client plays the editor, a server on loopback the model. Under Belay: `belay acp -- AGENT`, with its defaults. \"alive\" counts\n" +
-			"processes 0.2, 1 and 3 s after the Stop, those of the stopped tool call; where the session ends, all of its tree, after 5 s too.\n" +
+			"processes 0.2, 1 and 3 s after the Stop (the last one: after the editor's answer), those of the stopped tool call; where the session\n" +
+			"ends, all of its tree, after 5 s too.\n" +
 			"\"hurt\" are the session's MCP server, a process that an earlier turn left behind, and one beside the agent: no Stop may touch\n" +
 			"them. In the row of the pending permission the editor is silent, and the user allows the call 3 s after the Stop.",
-		columns: []string{"agent", "ACP", "stopped by", "way", "editor was told", "alive", "work went on", "hurt", "next prompt", "problem"},
+		columns: []string{"agent", "ACP", "stopped by", "way", "editor was told", "alive", "work went on", "hurt", "receipt", "next prompt", "problem"},
 		told:    4,
 	}
 }

@@ -34,6 +34,7 @@ type acpSession struct {
 	agent   acpAgent
 	version int
 	dir     string // of this row; every process of the session carries it
+	env     []string
 	id      string // sessionId
 	witness *faketool.Witness
 	model   *fakemodel.Server
@@ -85,7 +86,8 @@ func (h *harness) open(a acpAgent, version int, belay, ask bool, steps func(s *a
 	if belay {
 		argv = append([]string{h.belay, "acp", "--"}, argv...)
 	}
-	opt := faketool.ClientOptions{Dir: place.work, Env: append(h.acpEnv(s, place), settings...), Alone: true, Stderr: s.stderr}
+	s.env = append(h.acpEnv(s, place), settings...)
+	opt := faketool.ClientOptions{Dir: place.work, Env: s.env, Alone: true, Stderr: s.stderr}
 	if s.Client, err = faketool.StartClient(argv, opt); err != nil {
 		return nil, err
 	}

@@ -32,6 +32,8 @@ func peer() (code int, is bool) {
 		return goServer(os.Args[2:]), true
 	case goAckMarker:
 		return goAckServer(), true
+	case sdkMarker:
+		return sdkAgent(), true
 	case slowMarker:
 		return slow(os.Args[2:]), true
 	}
@@ -49,18 +51,19 @@ type harness struct {
 	stdio   table
 	http    table
 	acp     table
+	sdks    table
 	agents  []acpAgent // that are installed
 	record  string     // folder for what went over the wire; "" = nothing is kept
 }
 
 func run() int {
-	h := &harness{stdio: stdioTable(), http: httpTable(), acp: acpTable()}
+	h := &harness{stdio: stdioTable(), http: httpTable(), acp: acpTable(), sdks: acpSDKTable()}
 	var only, md, belayPath, part, agents string
 	var bare bool
 	flag.StringVar(&only, "only", "", "run only the rows whose name contains this")
 	flag.StringVar(&md, "md", "", "also write the table as Markdown to this file")
 	flag.StringVar(&belayPath, "belay", "", "binary to test (default: built from this checkout)")
-	flag.StringVar(&part, "part", "", "run only this part: stdio, http or acp")
+	flag.StringVar(&part, "part", "", "run only this part: stdio, http, acp or acpsdk")
 	flag.StringVar(&agents, "agents", "", "the agents of the part acp, separated by commas: "+strings.Join(acpNames(), ", ")+" (default: all; with $CI set two of them)")
 	flag.StringVar(&h.record, "record", "", "write what went over the wire in the bare sessions of agents into this folder")
 	flag.IntVar(&h.jobs, "jobs", 4, "how many rows are run at once over HTTP; otherwise it is half of that")
@@ -93,7 +96,10 @@ func run() int {
 	if wanted("acp") {
 		h.overACP(chosen, only)
 	}
-	tables := []*table{&h.stdio, &h.http, &h.acp}
+	if wanted("acpsdk") {
+		h.acpSDKs(only)
+	}
+	tables := []*table{&h.stdio, &h.http, &h.acp, &h.sdks}
 	for _, t := range tables {
 		fmt.Print(t.text())
 	}

@@ -241,9 +241,15 @@ func (h *harness) confirmed(env []string) (string, error) {
 	return "", fmt.Errorf("belay status: %v: %s", err, out)
 }
 
+// command runs belay with more environment and returns what it prints.
 func (h *harness) command(env []string, args ...string) ([]byte, error) {
+	return h.commandIn(append(os.Environ(), env...), args...)
+}
+
+// commandIn is the same with no other environment.
+func (h *harness) commandIn(env []string, args ...string) ([]byte, error) {
 	cmd := exec.Command(h.belay, args...)
-	cmd.Env = append(os.Environ(), env...)
+	cmd.Env = env
 	out, err := cmd.Output() // what it says while it waits goes to stderr
 	return bytes.TrimSpace(out), err
 }
