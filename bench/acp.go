@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,11 +31,12 @@ func (b *bench) acp() error {
 	return nil
 }
 
-// acpWays are direct, relay and, if there is a binary, belay acp.
-func (b *bench) acpWays() []way {
+// acpWays are direct, relay and, if there is a binary, belay acp with these flags.
+func (b *bench) acpWays(flags ...string) []way {
 	list := b.ways()[:2]
 	if b.belay != "" {
-		list = append(list, way{"belay", func(agent []string) []string { return append([]string{b.belay, "acp", "--"}, agent...) }})
+		command := slices.Concat([]string{b.belay, "acp"}, flags, []string{"--"})
+		list = append(list, way{"belay", func(agent []string) []string { return slices.Concat(command, agent) }})
 	}
 	return list
 }
@@ -113,7 +115,9 @@ func (b *bench) acpThroughput() error {
 // acpStops measures from the write of a Stop to the moment in which the agent has
 // read it, by the agent's own word, and to the answer of the prompt.
 func (b *bench) acpStops() error {
-	ps, err := b.connectACP(b.acpWays())
+	// Belay looks at the agent's processes before a turn and after its Stop. Nobody
+	// presses Stop a hundred times in a second: each is measured by itself.
+	ps, err := b.connectACP(b.acpWays("--linger", "5ms"))
 	if err != nil {
 		return err
 	}
@@ -131,6 +135,7 @@ func (b *bench) acpStops() error {
 				return 0, err
 			}
 			told, ends = append(told, micro(one)), append(ends, milli(end))
+			time.Sleep(aftermath)
 		}
 		p99[name] = append(p99[name], quantile(told, 0.99))
 		answered[name] = append(answered[name], median(ends))
@@ -149,6 +154,9 @@ func (b *bench) acpStops() error {
 	b.report.compare("acp stop: editor writes -> prompt answered", "ms", answered).note = "an agent that answers at once, without processes"
 	return nil
 }
+
+// aftermath is when nothing of a Stop is left to be done.
+const aftermath = 30 * time.Millisecond
 
 // acpIdle measures what an agent costs that nobody speaks to.
 func (b *bench) acpIdle() error {
