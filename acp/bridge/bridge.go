@@ -39,6 +39,7 @@ type Bridge struct {
 	notices    bool // the editor shows notices
 	sessions   map[string]*session
 	unnamed    map[*session]struct{} // whose id the agent has not said yet
+	orphans    map[*session]struct{} // that are over, with turns that are not
 	editorStop belay.StopID          // the newest Stop that the editor asked for
 	stopping   map[*turn]struct{}    // whose receipts are not final
 	dying      []*turn               // whose agent is to be killed when nobody else needs it
@@ -71,6 +72,7 @@ func New(o Options) (*Bridge, error) {
 		ended:    make(chan struct{}),
 		sessions: map[string]*session{},
 		unnamed:  map[*session]struct{}{},
+		orphans:  map[*session]struct{}{},
 		stopping: map[*turn]struct{}{},
 	}
 	for _, h := range []*hop{b.editor, b.agent} {

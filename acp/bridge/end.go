@@ -101,14 +101,9 @@ func (b *Bridge) stopAll(why Reason) {
 }
 
 func (b *Bridge) everySession() []*session {
-	list := make([]*session, 0, len(b.sessions)+len(b.unnamed))
-	for _, s := range b.sessions {
-		list = append(list, s)
-	}
-	for s := range b.unnamed {
-		list = append(list, s)
-	}
-	return list
+	list := slices.Collect(maps.Values(b.sessions))
+	list = slices.AppendSeq(list, maps.Keys(b.unnamed))
+	return slices.AppendSeq(list, maps.Keys(b.orphans))
 }
 
 // answerAll gives every open request of the editor its answer, and withdraws the

@@ -1,7 +1,10 @@
 package bridge
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -45,6 +48,50 @@ func FuzzBridge(f *testing.F) {
 		}
 		synctest.Test(t, func(t *testing.T) { fuzzOne(t, script) })
 	})
+}
+
+// Lines that mean something, of all transcripts, in random order: what fuzzing by
+// bytes finds late. Each script begins with a session of version 1 or 2.
+func TestACP_B3_RandomDialogues(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no transcripts", err)
+	}
+	var pool []string
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range archive.Files {
+			for line := range strings.Lines(string(one.Data)) {
+				if (strings.HasPrefix(line, "e> ") || strings.HasPrefix(line, "a> ")) && !strings.Contains(line, `"protocolVersion"`) {
+					pool = append(pool, line[:1]+strings.TrimSpace(line[3:]))
+				}
+			}
+		}
+	}
+	hop := regexp.MustCompile(`"b-\d+"`)
+	for seed := range uint64(300) {
+		rnd := rand.New(rand.NewPCG(seed, 2))
+		script := []string{
+			fmt.Sprintf(`e{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":%d}}`, 1+seed%2),
+			fmt.Sprintf(`a{"jsonrpc":"2.0","id":"b-1","result":{"protocolVersion":%d,"agentCapabilities":{"sessionCapabilities":{"close":{}}}}}`, 1+seed%2),
+			`e{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"cwd":"/w","mcpServers":[]}}`,
+			`a{"jsonrpc":"2.0","id":"b-2","result":{"sessionId":"s_7"}}`,
+			`e{"jsonrpc":"2.0","id":9,"method":"session/prompt","params":{"sessionId":"s_7","prompt":[]}}`,
+		}
+		for range 60 {
+			line := pool[rnd.IntN(len(pool))]
+			if rnd.IntN(4) == 0 {
+				line = "w"
+			}
+			script = append(script, hop.ReplaceAllStringFunc(line, func(string) string { return fmt.Sprintf(`"b-%d"`, 1+rnd.IntN(20)) }))
+		}
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { fuzzOne(t, strings.Join(script, "\n")) })
+		})
+	}
 }
 
 func fuzzOne(t *testing.T, script string) {

@@ -241,14 +241,23 @@ func (b *Bridge) requestOver(r *request) {
 
 // dropSession forgets a session in which nothing runs.
 func (b *Bridge) dropSession(s *session, o belay.Outcome) {
-	delete(b.unnamed, s)
-	if b.sessions[s.id] == s {
-		delete(b.sessions, s.id)
-	}
+	b.unlist(s)
 	s.run.Finish(o)
 	if front := s.front; front != nil {
 		s.front = nil
 		b.later(func() { b.o.Front.Close(front) })
+	}
+}
+
+// unlist takes a session out of the table: its id means it no more. Turns that it has
+// in flight are still seen to.
+func (b *Bridge) unlist(s *session) {
+	delete(b.unnamed, s)
+	if b.sessions[s.id] == s {
+		delete(b.sessions, s.id)
+	}
+	if len(s.turns)+len(s.queue) > 0 {
+		b.orphans[s] = struct{}{}
 	}
 }
 
@@ -288,9 +297,7 @@ func (b *Bridge) sessionEnded(s *session, failed bool) {
 	default:
 		close(s.answered)
 	}
-	if b.sessions[s.id] == s {
-		delete(b.sessions, s.id)
-	}
+	b.unlist(s)
 	if front := s.front; front != nil {
 		s.front = nil
 		b.later(func() { b.o.Front.Close(front) })

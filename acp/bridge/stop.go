@@ -503,7 +503,7 @@ func (b *Bridge) killIfDue() {
 		return
 	}
 	var busy []belay.RunID
-	for _, s := range b.sessions {
+	for _, s := range b.everySession() {
 		for _, u := range s.turns {
 			if u.sent && !u.settled && u.run.Cancellation() == nil {
 				busy = append(busy, u.run.ID())

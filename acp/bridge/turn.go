@@ -238,6 +238,9 @@ func (b *Bridge) turnDone(t *turn) {
 			}
 		}
 	}
+	if len(s.turns)+len(s.queue) == 0 {
+		delete(b.orphans, s)
+	}
 	b.place(s)
 	b.dispatchHeld(s)
 	b.killIfDue()
