@@ -37,6 +37,7 @@ type sdkPeer struct {
 	events []string // that its agent serves; nil: all
 	allow  string   // the option that its agent offers
 	wants  map[string]string
+	quick  bool // its turns are over before anybody can press Stop
 }
 
 func (p *sdkPeer) yes() string {
@@ -128,7 +129,7 @@ func (h *harness) acpSDKs(only string) {
 				}
 				one := r
 				one.belay = belay
-				if belay && one.event == sdkPrompt || one.event == sdkAsked && belay {
+				if belay && !p.quick && (one.event == sdkPrompt || one.event == sdkAsked) {
 					one.want = "cancelled" // Belay repairs what the agent says (ACP-B21)
 				}
 				rows.do(&one, &one.problem, fmt.Sprintf("%s (belay acp: %v)", name, belay), func() error { return h.sdkSession(p, self, &one) })
@@ -155,7 +156,7 @@ func (p *sdkPeer) rows() []sdkRow {
 			if p.agent == nil || p.events != nil && !slices.Contains(p.events, event) {
 				continue
 			}
-			want := map[string]string{sdkPrompt: "cancelled", sdkAsked: "cancelled", sdkRequest: "acknowledged", sdkRecall: "callback -32800, cancelled (peer by"}[event]
+			want := map[string]string{sdkPrompt: "cancelled", sdkAsked: "cancelled", sdkRequest: "acknowledged", sdkRecall: "callback -32800, cancelled (peer"}[event]
 			next := "end_turn"
 			if event == sdkRequest {
 				next = `{"done":true}`
@@ -259,6 +260,14 @@ func (h *harness) asClient(p sdkPeer, self string, r *sdkRow) error {
 	return lines.Err()
 }
 
+// sdkPins are the SDKs of the rows that were run, for the head of the page.
+func (h *harness) sdkPins() []string {
+	if len(h.sdks.lines) == 0 {
+		return nil
+	}
+	return []string{"@agentclientprotocol/sdk 2.4.0 and 1.9.0", "github.com/coder/acp-go-sdk v0.13.5"}
+}
+
 // installSDKs brings the SDKs into the cache.
 func (h *harness) installSDKs() []sdkPeer {
 	var list []sdkPeer
@@ -272,16 +281,20 @@ func (h *harness) installSDKs() []sdkPeer {
 			client: []string{"node", filepath.Join(dir, "client.mjs")},
 			v2:     true,
 		})
-		for _, example := range []string{"agent", "dual-version-agent"} {
-			path := filepath.Join(dir, "node_modules", "acp-sdk-1", "dist", "examples", example+".js")
-			list = append(list, sdkPeer{
-				name: "TypeScript 1.9.0 " + example, agent: func(int) []string { return []string{"node", path} },
-				events: []string{sdkPrompt, sdkAsked}, allow: "allow",
-				// It says end_turn after a permission that was cancelled: the true word of
-				// this agent, which the library hands on.
-				wants: map[string]string{"agent " + sdkAsked: "end_turn"},
-			})
+		example := func(name string) []string {
+			return []string{"node", filepath.Join(dir, "node_modules", "acp-sdk-1", "dist", "examples", name+".js")}
 		}
+		list = append(list, sdkPeer{
+			name: "TypeScript 1.9.0 agent", agent: func(int) []string { return example("agent") },
+			events: []string{sdkPrompt, sdkAsked}, allow: "allow",
+			// It says end_turn after a permission that was cancelled: the true word of this
+			// agent, which the library hands on.
+			wants: map[string]string{"agent " + sdkAsked: "end_turn"},
+		}, sdkPeer{
+			name: "TypeScript 1.9.0 dual-version-agent", agent: func(int) []string { return example("dual-version-agent") },
+			events: []string{sdkPrompt}, quick: true, // its turns end at once
+			wants: map[string]string{"agent " + sdkPrompt: "end_turn"},
+		})
 	}
 	peer, err := buildACPGo(h.cache)
 	if err != nil {

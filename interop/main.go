@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/belayhq/belay/internal/faketool"
@@ -104,7 +105,7 @@ func run() int {
 		fmt.Print(t.text())
 	}
 	if md != "" {
-		if err := os.WriteFile(md, []byte(document(append(h.peers.versions(), h.acpPins()...), tables...)), 0o644); err != nil {
+		if err := os.WriteFile(md, []byte(document(slices.Concat(h.peers.versions(), h.acpPins(), h.sdkPins()), tables...)), 0o644); err != nil {
 			fmt.Fprintln(os.Stderr, "interop:", err)
 			return 1
 		}

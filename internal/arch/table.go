@@ -243,7 +243,7 @@ var Table = []Row{
 	},
 	{
 		"serve", 4,
-		[]string{".", "jsonrpc", "mcp", "mcp/httpclient", "mcp/httpserver", "aggregate", "proc", "hook", "gateway", "internal/config", "internal/peers", "internal/egress", "internal/raptools", "rap", "rap/spawn"},
+		[]string{".", "jsonrpc", "mcp", "mcp/httpclient", "mcp/httpserver", "aggregate", "proc", "hook", "gateway", "internal/config", "internal/peers", "internal/egress", "internal/raptools", "rap", "rap/sigv4", "rap/spawn"},
 		nil,
 		"the hub: the one place where the transport towards callers and the gateway meet; tool servers of the other protocol become servers inside it here",
 	},
@@ -277,13 +277,13 @@ var Table = []Row{
 	},
 	{
 		"node", 5,
-		[]string{".", "admin", "auth", "lease", "ledger", "local", "mcp/httpserver", "metrics", "serve", "tracing", "internal/wholefile"},
+		[]string{".", "admin", "auth", "lease", "ledger", "local", "mcp/httpserver", "metrics", "serve", "tracing", "internal/wholefile", "rap", "rap/sigv4", "internal/egress", "internal/rapdoor"},
 		nil,
 		"one server for several people: the joints between the hub, the admin API, the ledger and who may do what",
 	},
 	{
 		"internal/cli", 6,
-		[]string{".", "acp", "acp/agent", "acp/bridge", "acp/front", "admin", "admin/client", "auth", "lease", "ledger", "node", "proc", "supervise", "internal/peers", "internal/config", "mcp", "jsonrpc", "local", "gateway", "rap", "serve", "tracing", "internal/adopt", "internal/builtin", "internal/demo", "internal/egress", "internal/faketool", "internal/wholefile"},
+		[]string{".", "acp", "acp/agent", "acp/bridge", "acp/front", "admin", "admin/client", "auth", "lease", "ledger", "node", "proc", "supervise", "internal/peers", "internal/config", "mcp", "jsonrpc", "local", "gateway", "rap", "rap/sigv4", "serve", "tracing", "internal/adopt", "internal/builtin", "internal/demo", "internal/egress", "internal/faketool", "internal/wholefile"},
 		[]string{"github.com/alecthomas/kong", "github.com/fsnotify/fsnotify", "golang.org/x/sys"},
 		"the commands; kong reads the command line, x/sys knows the terminal's foreground group",
 	},
@@ -312,7 +312,7 @@ var Table = []Row{
 	},
 	{
 		"interop", 6,
-		[]string{"internal/fakemodel", "internal/faketool", "internal/pinned", "stopack"},
+		[]string{"acp", "internal/fakemodel", "internal/faketool", "internal/pinned", "stopack"},
 		[]string{"github.com/modelcontextprotocol/go-sdk"},
 		"drives the built binary with other people's clients, servers and agents",
 	},

@@ -102,8 +102,8 @@ func (a *agent) Prompt(request context.Context, p acp.PromptRequest) (acp.Prompt
 		}
 		a.say(context.WithoutCancel(ctx), p.SessionId, "permission "+how)
 	case "callback":
-		ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
-		defer cancel()
+		ctx, cancel := context.WithCancel(ctx)
+		defer time.AfterFunc(100*time.Millisecond, cancel).Stop()
 		_, err := a.conn.CallExtension(ctx, "_wait", struct{}{})
 		how := "answered"
 		var e *acp.RequestError

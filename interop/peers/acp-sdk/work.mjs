@@ -7,7 +7,7 @@ export function tick(signal, witness = process.env.ACP_WITNESS) {
     const timer = setInterval(() => appendFileSync(witness, `${Date.now()}\n`), 20);
     const stop = () => {
       clearInterval(timer);
-      reject(new Error("stopped"));
+      reject(signal.reason); // what the SDK takes for an end by its own signal
     };
     if (signal.aborted) stop();
     else signal.addEventListener("abort", stop, { once: true });
