@@ -23,6 +23,9 @@ type CallOptions struct {
 	Labels    map[string]string
 	Owner     string     // of the run; "": the thread's
 	Parent    *belay.Run // nil: the thread's
+	// Keep says that Parent outlives the call: a subscription that it becomes hangs
+	// below it, too.
+	Keep bool
 
 	// Late takes a result that came after the call was stopped, once. It must not
 	// block. Nil: it is kept on the receipt alone.

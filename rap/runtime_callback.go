@@ -146,7 +146,11 @@ func (rt *Runtime) take(m Message, c *Pending, s *Subscription) int {
 			c.chooseLocked(m)
 		}
 	case *ViewUpdate:
-		ok = th.viewLocked(m)
+		var of *Events
+		if c != nil {
+			of = c.o.Events
+		}
+		ok = th.viewLocked(m, of)
 	}
 	if !ok {
 		return http.StatusServiceUnavailable

@@ -177,21 +177,26 @@ func (t *telling) wait(ctx context.Context) error {
 // far (RAP-98).
 const partialPrefix = "Cancelled by user. Partial results:\n"
 
-// lateLocked makes a result after the Stop evidence: the call has ended, whether or
-// not the cancel did it (RAP-93).
-func (c *Pending) lateLocked(r *ToolResult) {
+// partialText is the text of a result, without what tool servers write before a
+// partial one.
+func partialText(r *ToolResult) string {
 	var texts []string
 	for _, item := range r.Items() {
 		if item.Type == ItemText {
 			texts = append(texts, item.Text)
 		}
 	}
-	text := strings.Join(texts, "\n")
+	return strings.TrimPrefix(strings.Join(texts, "\n"), partialPrefix)
+}
+
+// lateLocked makes a result after the Stop evidence: the call has ended, whether or
+// not the cancel did it (RAP-93).
+func (c *Pending) lateLocked(r *ToolResult) {
 	e := belay.Evidence{Kind: belay.SeenResult, Detail: "the tool server sent a result after the Stop"}
 	if Failed(r) {
 		e = belay.Evidence{Kind: belay.SeenErrorReply, Detail: "the tool server ended the call with an error after the Stop"}
 	} else {
-		c.run.Partial(strings.TrimPrefix(text, partialPrefix))
+		c.run.Partial(partialText(r))
 	}
 	c.observe(e)
 	if late := c.o.Late; late != nil {

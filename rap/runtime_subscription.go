@@ -19,12 +19,11 @@ const KindSubscription = belay.KindTask
 // Subscription is a call that goes on sending events after its result (RAP-65).
 // The exported fields never change.
 type Subscription struct {
-	ID     string          // the id of the call that began it
-	Thread string          // its group id
-	Server string          // who sends the events
-	Tool   string          // what was called
-	CallID *string         // as it was given with the call
-	Data   json.RawMessage // what [Thread.Keep] has put there, for its owner; nil: nothing
+	ID     string  // the id of the call that began it
+	Thread string  // its group id
+	Server string  // who sends the events
+	Tool   string  // what was called
+	CallID *string // as it was given with the call
 
 	th     *Thread
 	server *server // nil: it has left the configuration
@@ -34,15 +33,26 @@ type Subscription struct {
 	rate   meter
 	told   chan struct{} // closed when a Stop has been handed to all deliveries
 
+	events *Events    // nil: the thread's
+	parent *belay.Run // nil: the thread's
+
 	// The fields below are guarded by th.mu.
-	stored  bool // it is in the store
-	staying bool // the program ends, the subscription does not
+	data    json.RawMessage // see Thread.Keep
+	stored  bool            // it is in the store
+	staying bool            // the program ends, the subscription does not
 	over    bool
 	active  bool // an event came after the Stop
 }
 
 // Run is the run of the subscription: it is stopped by its cancellation.
 func (s *Subscription) Run() *belay.Run { return s.run }
+
+// Kept is what [Thread.Keep] has put there; nil: nothing.
+func (s *Subscription) Kept() json.RawMessage {
+	s.th.mu.Lock()
+	defer s.th.mu.Unlock()
+	return s.data
+}
 
 // Since is when it began.
 func (s *Subscription) Since() time.Time { return s.since }
@@ -57,6 +67,12 @@ func (c *Pending) subscribeLocked(r *ToolResult) *ToolResult {
 	s := &Subscription{
 		ID: c.inv.ID, Thread: th.id, Server: c.server.Name, Tool: c.tool, CallID: c.o.CallID,
 		th: th, server: c.server, key: c.key, since: time.Now(), told: make(chan struct{}),
+	}
+	if e := c.o.Events; e != nil && e.Subscription != nil {
+		s.events = e
+	}
+	if c.o.Keep {
+		s.parent = c.o.Parent
 	}
 	var err error
 	if len(th.subs) >= MaxSubscriptions {
@@ -89,6 +105,9 @@ func (s *Subscription) startLocked() error {
 		Labels: labelled(map[string]string{"subscription": s.ID}), Parent: th.o.Parent,
 		Stopper: s, OnCancel: s.stopped,
 	}
+	if s.parent != nil {
+		spec.Parent = s.parent
+	}
 	if s.server != nil {
 		spec.Ladder.ConfirmAfter = s.server.ConfirmAfter
 	}
@@ -118,6 +137,9 @@ func (s *Subscription) takeLocked(e *SubscriptionEvent) bool {
 		return true
 	}
 	take := s.th.eventsLocked().Subscription
+	if s.events != nil {
+		take = s.events.Subscription
+	}
 	if take == nil {
 		s.th.rt.log.Info("an event of a subscription was dropped: nobody takes it", "thread", s.Thread, "tool", s.Tool)
 	} else if !s.th.enqueueLocked(func() { take(s, e) }) {
@@ -194,7 +216,7 @@ func (th *Thread) Keep(id string, data json.RawMessage) error {
 	if s == nil {
 		return fmt.Errorf("%w: %.64q", ErrNoSubscription, id)
 	}
-	s.Data = data
+	s.data = data
 	if th.o.Durable && th.rt.o.Store != nil {
 		s.storeLocked()
 	}
@@ -205,7 +227,7 @@ func (th *Thread) Keep(id string, data json.RawMessage) error {
 func (s *Subscription) storeLocked() {
 	err := s.th.rt.o.Store.Put(Stored{
 		Key: hex.EncodeToString(s.key[:]), ID: s.ID, Thread: s.Thread, Server: s.Server, Tool: s.Tool,
-		CallID: s.CallID, Owner: s.th.o.Owner, Since: s.since, Data: s.Data,
+		CallID: s.CallID, Owner: s.th.o.Owner, Since: s.since, Data: s.data,
 	})
 	if s.stored = s.stored || err == nil; err != nil {
 		s.th.rt.log.Error("a subscription could not be written down: it ends with this program", "thread", s.Thread, "error", err)
@@ -231,7 +253,7 @@ func (rt *Runtime) restore() error {
 
 func (rt *Runtime) restoreOne(o *Stored) error {
 	s := &Subscription{
-		ID: o.ID, Thread: o.Thread, Server: o.Server, Tool: o.Tool, CallID: o.CallID, Data: o.Data,
+		ID: o.ID, Thread: o.Thread, Server: o.Server, Tool: o.Tool, CallID: o.CallID, data: o.Data,
 		since: o.Since, told: make(chan struct{}), stored: true,
 	}
 	if n, err := hex.Decode(s.key[:], []byte(o.Key)); err != nil || n != len(s.key) {

@@ -201,11 +201,15 @@ func (th *Thread) Views() map[string]*ViewUpdate {
 
 // viewLocked keeps the newest state of a view and passes it on. It is false when
 // too much waits already.
-func (th *Thread) viewLocked(v *ViewUpdate) bool {
+func (th *Thread) viewLocked(v *ViewUpdate, of *Events) bool {
 	if th.closed {
 		return true // nobody looks any more
 	}
-	if view := th.eventsLocked().View; view != nil && !th.enqueueLocked(func() { view(th.id, v) }) {
+	view := th.eventsLocked().View
+	if of != nil && of.View != nil {
+		view = of.View
+	}
+	if view != nil && !th.enqueueLocked(func() { view(th.id, v) }) {
 		return false
 	}
 	if _, there := th.views[v.ViewType]; there || len(th.views) < maxViews {

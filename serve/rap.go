@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/belayhq/belay"
@@ -14,6 +15,7 @@ import (
 	"github.com/belayhq/belay/internal/egress"
 	"github.com/belayhq/belay/internal/raptools"
 	"github.com/belayhq/belay/rap"
+	"github.com/belayhq/belay/rap/sigv4"
 	"github.com/belayhq/belay/rap/spawn"
 )
 
@@ -32,9 +34,6 @@ type RAPOptions struct {
 	// Addresses are where what a tool server has named may be posted to, beside its
 	// own host.
 	Addresses egress.Policy
-	// Events take what belongs to no session of this hub: the subscriptions that a
-	// restart has left.
-	Events rap.Events
 }
 
 // raps are the tool servers of a hub.
@@ -42,6 +41,11 @@ type raps struct {
 	o       *Options
 	runtime *rap.Runtime
 	foreign *http.Client
+	life    context.Context
+	end     context.CancelCauseFunc
+
+	mu     sync.Mutex
+	relays map[string]*rap.Relay // by server; made when they are first asked for
 }
 
 // toolServer is a definition's tool server; the zero value is none.
@@ -53,8 +57,11 @@ type toolServer struct {
 
 func newRaps(o *Options) *raps {
 	r := &raps{o: o, foreign: o.RAP.Addresses.Client(egress.ClientOptions{Idle: time.Minute})}
+	r.relays = map[string]*rap.Relay{}
+	r.life, r.end = context.WithCancelCause(context.Background())
 	ro := rap.RuntimeOptions{
-		Tree: o.Tree, Store: o.RAP.Store, Events: o.RAP.Events, Log: o.Log,
+		Tree: o.Tree, Store: o.RAP.Store, Log: o.Log,
+		Events:   rap.Events{Subscription: rap.ForwardKept(r.life, r.foreign, o.Log)},
 		AllowURL: func(u *url.URL) error { return o.RAP.Addresses.Check(u.String()) }, Foreign: r.foreign,
 	}
 	if o.RAP.Callback != "" {
@@ -89,6 +96,9 @@ func (r *raps) make(d *Definition) (*toolServer, error) {
 			ConfirmAfter: c.ConfirmAfter.Value, CallTimeout: c.CallTimeout.Value,
 		},
 		toolset: &raptools.Toolset{Runtime: r.runtime, Tree: r.o.Tree, Server: d.Name, Log: r.o.Log.With("server", d.Name), Version: r.o.Version},
+	}
+	if g := c.SigV4; g != nil {
+		t.server.Sign = &sigv4.Signer{Credentials: sigv4.Static(g.AccessKey, g.SecretKey, g.SessionToken), Region: g.Region, Service: g.Service}
 	}
 	if len(c.Command) > 0 {
 		so := spawn.Options{Name: d.Name, Command: c.Command, Dir: c.Dir, Stderr: r.o.Stderr, Facts: d.factsFor(r.o), Cgroup: r.o.Cgroup, Log: r.o.Log}
@@ -172,8 +182,29 @@ func (r *raps) set(all map[string]*endpoint, order []string) error {
 	return r.runtime.SetServers(list)
 }
 
+// Relay is the tool server of that name for runtimes of its own protocol; false if
+// the server is none.
+func (h *Hub) Relay(name string) (*rap.Relay, bool) {
+	h.mu.RLock()
+	e := h.current[name]
+	h.mu.RUnlock()
+	if e == nil || e.rap == nil {
+		return nil, false
+	}
+	r := h.raps
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	relay := r.relays[name]
+	if relay == nil {
+		relay = rap.NewRelay(r.runtime, name)
+		r.relays[name] = relay
+	}
+	return relay, true
+}
+
 // close stops what is left and waits as long as ctx allows.
 func (r *raps) close(ctx context.Context, c belay.Cancellation) error {
+	r.end(&c)
 	err := r.runtime.Close(ctx, c)
 	r.foreign.CloseIdleConnections()
 	if errors.Is(err, belay.ErrClosed) {
