@@ -40,8 +40,22 @@ type peer struct {
 
 	mu    sync.Mutex
 	lines []string
-	deaf  chan struct{} // closed: reads; nil: reads from the start
+	deaf  chan struct{} // not nil: does not read until it is closed
 	gone  bool
+}
+
+// pause makes the peer read no more after the next line; resume ends that.
+func (p *peer) pause() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.deaf = make(chan struct{})
+}
+
+func (p *peer) resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.deaf)
+	p.deaf = nil
 }
 
 func newPeer(t *testing.T, name string) (*peer, Pipes) {
@@ -51,11 +65,14 @@ func newPeer(t *testing.T, name string) (*peer, Pipes) {
 }
 
 func (p *peer) read() {
-	if p.deaf != nil {
-		<-p.deaf
-	}
 	lines := bufio.NewReaderSize(p.out, 1<<16)
 	for {
+		p.mu.Lock()
+		deaf := p.deaf
+		p.mu.Unlock()
+		if deaf != nil {
+			<-deaf
+		}
 		line, err := lines.ReadString('\n')
 		p.mu.Lock()
 		if line != "" {
@@ -105,8 +122,9 @@ func (p *peer) hears(want ...string) {
 	}
 }
 
-// newRig starts a bridge. Call it in a bubble.
-func newRig(t *testing.T, o Options) *rig {
+// newRig starts a bridge. Call it in a bubble. Who plays is the agent; by default the
+// test is.
+func newRig(t *testing.T, o Options, plays ...func(in io.Reader, out io.Writer)) *rig {
 	t.Helper()
 	r := &rig{T: t, tree: belay.NewTree(belay.Options{}), served: make(chan struct{})}
 	o.Tree = r.tree
@@ -120,8 +138,11 @@ func newRig(t *testing.T, o Options) *rig {
 	var editor, agent Pipes
 	r.editor, editor = newPeer(t, "editor")
 	r.agent, agent = newPeer(t, "agent")
-	for _, p := range []*peer{r.editor, r.agent} {
-		go p.read()
+	go r.editor.read()
+	if len(plays) > 0 {
+		go plays[0](r.agent.out, r.agent.in)
+	} else {
+		go r.agent.read()
 	}
 	ctx, stop := context.WithCancelCause(context.Background())
 	r.stop = stop
