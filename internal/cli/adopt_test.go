@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/internal/fakeagent"
 	"github.com/belayhq/belay/internal/faketool"
 	"github.com/belayhq/belay/local"
 )
@@ -102,6 +104,99 @@ func callServer(ts *testscript.TestScript, _ bool, args []string) {
 	if !slices.ContainsFunc(runs, func(i belay.Info) bool { return i.Kind == belay.KindSession && i.Name == args[1] }) {
 		ts.Fatalf("no session is named %s: %+v", args[1], runs)
 	}
+}
+
+// TestAdoptedAgent: an editor gets the same answers from an agent's entry before,
+// under Belay and after; under Belay people see the session by the entry's name.
+func TestAdoptedAgent(t *testing.T) {
+	m := newMachine(t)
+	agent := fakeagent.Command(fakeagent.Options{Turn: fakeagent.Turn{Updates: 1, EndAfter: 1}})
+	args, err := json.Marshal(agent[1:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(m.dir, "settings.json")
+	text := fmt.Sprintf("{\n \"agent_servers\": {\"My agent\": {\"type\": \"custom\", \"command\": %q, \"args\": %s, \"env\": {}}}\n}\n", agent[0], args)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if under := m.promptAgent(file, false); under != "" {
+		t.Fatalf("it runs under %s already", under)
+	}
+	for _, do := range [][]string{{"adopt"}, {"adopt", "--undo"}} {
+		if out, errs, code := m.belay(append(do, file)...); code != 0 {
+			t.Fatalf("%v: exit code %d\n%s\n%s", do, code, out, errs)
+		}
+		adopted := len(do) == 1
+		if under := m.promptAgent(file, adopted); adopted != strings.Contains(under, "My agent") {
+			t.Errorf("%v: the session is seen as %q", do, under)
+		}
+	}
+	if now, err := os.ReadFile(file); err != nil || string(now) != text {
+		t.Errorf("undone it is\n%s%v", now, err)
+	}
+}
+
+// promptAgent starts the one agent of a file as an editor would, prompts it, and
+// holds that it answers. It returns the name of the session that Belay shows.
+func (m *machine) promptAgent(file string, adopted bool) (under string) {
+	m.t.Helper()
+	var settings struct {
+		Agents map[string]struct {
+			Command string   `json:"command"`
+			Args    []string `json:"args"`
+		} `json:"agent_servers"`
+	}
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(text, &settings)
+	}
+	entry, ok := settings.Agents["My agent"]
+	if err != nil || !ok || adopted != (filepath.Base(entry.Command) == "belay") {
+		m.t.Fatalf("%v: %+v", err, settings)
+	}
+	c, err := faketool.StartClient(append([]string{entry.Command}, entry.Args...), faketool.ClientOptions{Env: m.env})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer func() {
+		_ = c.CloseStdin()
+		c.Wait()
+		_ = c.Close()
+	}()
+	c.Timeout = 30 * time.Second
+	ask := func(id, method, params string) faketool.Message {
+		m.t.Helper()
+		if err := c.Sendf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, id, method, params); err != nil {
+			m.t.Fatal(err)
+		}
+		answer, err := c.Expect(id)
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		return answer
+	}
+	ask("1", "initialize", `{"protocolVersion":1,"clientCapabilities":{}}`)
+	var made struct {
+		SessionID string `json:"sessionId"`
+	}
+	if err := json.Unmarshal(ask("2", "session/new", `{"cwd":"/","mcpServers":[]}`).Result, &made); err != nil {
+		m.t.Fatal(err)
+	}
+	end := ask("3", "session/prompt", fmt.Sprintf(`{"sessionId":%q,"prompt":[{"type":"text","text":"hello"}]}`, made.SessionID))
+	if !strings.Contains(string(end.Result), "end_turn") {
+		m.t.Errorf("the prompt ended with %s", end.Raw)
+	}
+	runs, err := local.NewMesh(local.MeshOptions{Dirs: []string{m.dir}}).List(context.Background(), belay.Filter{})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, i := range runs {
+		if i.Kind == belay.KindSession && i.Parent.IsZero() {
+			under = i.Name
+		}
+	}
+	return under
 }
 
 // TestAdoptedAddress: an official client reaches belay serve by an address in
