@@ -29,6 +29,10 @@ type Config struct {
 	// for anything, for the name of a program or for a whole command line.
 	Keep []string
 
+	// Never lets no force be used on a process of a tool call, by whoever its run is
+	// stopped. What a Brood is told it does all the same.
+	Never bool
+
 	Tree      *belay.Tree   // where processes of tool calls are registered; nil: they are not
 	Owner     string        // of these runs
 	KillAfter time.Duration // from SIGTERM to SIGKILL where one of these runs is stopped alone; default 2 s

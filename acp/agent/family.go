@@ -285,26 +285,37 @@ func (f *family) fromAbove() bool {
 
 // The words of a gate that does not let force through.
 const (
-	heldOther   = "its tool call is over; a second Stop takes it"
-	heldUnclear = "it was not ended with its turn; to stop it, cancel it by itself"
+	heldNever = "no force is used here, as was asked for"
+	heldOther = "its tool call is over; a second Stop takes it"
+	heldAbove = "it was not ended with its turn; a Stop of its own takes it"
 )
 
-// MayForce implements belay.Gate: a Stop from above waits for the bridge, which
-// decides when force is used, and on whom.
+// pressWait is how long a second Stop from above is given to come by the bridge, too,
+// which asks all processes of the turn at once.
+const pressWait = 300 * time.Millisecond
+
+// MayForce implements belay.Gate. A Stop from above waits for the bridge, which
+// decides when force is used, and on whom; a person's second Stop does not.
 func (f *family) MayForce(ctx context.Context, p belay.Pressure) error {
-	if !f.fromAbove() {
+	switch {
+	case f.a.cfg.Never:
+		return &belay.Restraint{Why: heldNever, Futile: true}
+	case !f.fromAbove():
 		return nil
 	}
 	f.a.mu.Lock()
 	released, mine := f.released, f.mineLocked()
 	f.a.mu.Unlock()
+	wait := time.Until(p.GiveUp)
 	switch {
 	case released, mine && p.Now:
 		return nil
-	case !mine && !p.Again:
+	case p.Again:
+		wait = pressWait
+	case !mine:
 		return &belay.Restraint{Why: heldOther}
 	}
-	timer := time.NewTimer(time.Until(p.GiveUp))
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-f.free:
@@ -312,8 +323,11 @@ func (f *family) MayForce(ctx context.Context, p belay.Pressure) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-timer.C:
-		return &belay.Restraint{Why: heldUnclear}
 	}
+	if p.Again {
+		return nil
+	}
+	return &belay.Restraint{Why: heldAbove}
 }
 
 // mineLocked reports whether the first Stop means the family: a tool call of it is
@@ -342,10 +356,13 @@ func (f *family) target() target {
 	}
 }
 
-// Terminate implements belay.Terminator. After a Stop from above the bridge asks the
-// processes: a second SIGTERM means to many tools that they are not to clean up.
+// Terminate implements belay.Terminator. Where the bridge has asked the processes it
+// does nothing: a second SIGTERM means to many tools that they are not to clean up.
 func (f *family) Terminate(ctx context.Context, _ *belay.Cancellation) (*belay.Evidence, error) {
-	if f.fromAbove() {
+	f.a.mu.Lock()
+	asked := f.released
+	f.a.mu.Unlock()
+	if asked {
 		return nil, nil
 	}
 	_, err := f.a.terminate(ctx, f.target())

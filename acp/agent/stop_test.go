@@ -96,6 +96,7 @@ func runsBelow(r *rig, above *belay.Run) (list []belay.Info) {
 // DESIGN 11, 8: at the first Stop what a closed tool call has left is named with the
 // command that stops it; a second Stop takes it.
 func TestACP_B19_SecondStopTakesTheOthers(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	session := r.run(belay.KindSession, "session", nil)
 	b, turn, call := r.turn(session, "one")
@@ -152,6 +153,7 @@ func TestACP_B19_SecondStopTakesTheOthers(t *testing.T) {
 // The word "completed" that an agent gives because of the Stop does not put its
 // tool's processes out of reach.
 func TestACP_B19_ClosedByTheStopIsStillOpen(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	b, turn, _ := r.turn(r.run(belay.KindSession, "session", nil), "one")
 	tool := r.ticks("tool", "setsid")
@@ -170,6 +172,7 @@ func TestACP_B19_ClosedByTheStopIsStillOpen(t *testing.T) {
 // ACP-B19; acceptance 10: with two sessions at work the Stop of one ends nothing of
 // the other; who may be either's is named, and ended when both are stopped.
 func TestACP_B19_TwoSessions(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	s1, s2 := r.run(belay.KindSession, "s1", nil), r.run(belay.KindSession, "s2", nil)
 	one, turn1, _ := r.turn(s1, "one")
@@ -207,6 +210,7 @@ func TestACP_B19_TwoSessions(t *testing.T) {
 // ACP-B32: the end of a session takes what its turns have left, earlier ones
 // included, and nothing of another session.
 func TestACP_B32_SessionTakesEarlierTurns(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	s1, s2 := r.run(belay.KindSession, "s1", nil), r.run(belay.KindSession, "s2", nil)
 	for _, x := range []struct {
@@ -241,6 +245,7 @@ func TestACP_B32_SessionTakesEarlierTurns(t *testing.T) {
 // ACP-B19, DESIGN 11, 7: what the user keeps and what is known as somebody else's
 // lives on, with all below it; the latter is named as spared.
 func TestACP_B19_KeptAndSparedLiveOn(t *testing.T) {
+	t.Parallel()
 	r := start(t, func(c *Config) { c.Keep = []string{"*-key=kept *"} })
 	b, turn, _ := r.turn(r.run(belay.KindSession, "session", nil), "one")
 	r.ticks("kept", "child", "-n=100000")
@@ -264,6 +269,7 @@ func TestACP_B19_KeptAndSparedLiveOn(t *testing.T) {
 // A process of a tool call can be stopped by itself: nobody else is touched, and the
 // tool call goes on.
 func TestACP_B25_OneProcessAlone(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	_, turn, call := r.turn(r.run(belay.KindSession, "session", nil), "one")
 	r.ticks("tool", "termproof")
@@ -291,6 +297,7 @@ func TestACP_B25_OneProcessAlone(t *testing.T) {
 
 // A process that ends by itself ends its run; it is found completed, not cancelled.
 func TestACP_B8_RunEndsWithItsProcess(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	_, _, call := r.turn(r.run(belay.KindSession, "session", nil), "one")
 	r.ticks("short", "", "-n=40")
@@ -312,6 +319,7 @@ func TestACP_B8_RunEndsWithItsProcess(t *testing.T) {
 // ACP-B27: one tool call is stopped by its processes alone if nobody else can own
 // them; otherwise there is no such way.
 func TestACP_B27_OneToolCallAlone(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	b, turn, _ := r.turn(r.run(belay.KindSession, "session", nil), "one")
 	if b.Alone("tc-one") != nil || b.Alone("unknown") != nil {
@@ -357,6 +365,7 @@ func (r *rig) stopsBoth(b *Brood) {
 
 // ACP-B7: nothing is looked at while no tool call is open.
 func TestACP_B7_IdleLooksAtNothing(t *testing.T) {
+	t.Parallel()
 	r := start(t)
 	b, _, _ := r.turn(r.run(belay.KindSession, "session", nil), "one")
 	r.ticks("left", "")
@@ -384,5 +393,105 @@ func killPID(t *testing.T, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// What the first Stop has left is stopped by a Stop of its own run, as it says, and
+// is asked before it is killed; another that was left lives on.
+func TestACP_B19_OtherIsStoppedByItself(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	b, turn, call := r.turn(r.run(belay.KindSession, "session", nil), "one")
+	r.ticks("left", "", "-clean=10ms")
+	background := r.below(call, 1)[0]
+	r.ticks("beside", "")
+	r.below(call, 2)
+	b.Closed("tc-one")
+	time.Sleep(30 * time.Millisecond)
+	r.stop(turn)
+	if e, err := b.Terminate(r.within(5*time.Second), false); err != nil || e != nil {
+		t.Fatalf("with nobody to end: %+v, %v", e, err)
+	}
+	r.held(background.ID, heldOther)
+	run := r.handle(background.ID)
+	r.stop(run)
+	if receipt := r.verdict(background.ID); receipt.Scope != belay.ScopeLocalTree {
+		t.Errorf("receipt: %+v", receipt)
+	}
+	r.dead("left")
+	if r.w.Count("left", "cleaned") != 1 {
+		t.Error("it was not asked first")
+	}
+	r.alive("beside")
+}
+
+// held waits until a run says why no force is used.
+func (r *rig) held(id belay.RunID, why string) {
+	r.t.Helper()
+	var last belay.Detail
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		d, err := r.runs.Get(r.t.Context(), id)
+		if err == nil && d.Held == why {
+			return
+		}
+		last = d
+	}
+	r.t.Fatalf("held %q, want %q: %+v", last.Held, why, last.Receipt)
+}
+
+// handle is the run of a process by its id.
+func (r *rig) handle(id belay.RunID) *belay.Run {
+	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for f := range r.families {
+		if f.run.ID() == id {
+			return f.run
+		}
+	}
+	r.t.Fatalf("no process has the run %s", id)
+	return nil
+}
+
+// DESIGN 11, 16: where no force is to be used none is, also when a process is
+// stopped by itself, and that is said.
+func TestACP_ObservedProcessIsNotEnded(t *testing.T) {
+	t.Parallel()
+	r := start(t, func(c *Config) { c.Never = true })
+	_, _, call := r.turn(r.run(belay.KindSession, "session", nil), "one")
+	r.ticks("tool", "")
+	run := r.below(call, 1)[0]
+	for range 2 {
+		r.stop(r.handle(run.ID))
+		time.Sleep(50 * time.Millisecond)
+	}
+	d, err := r.runs.Get(t.Context(), run.ID)
+	for end := time.Now().Add(5 * time.Second); err == nil && !d.Receipt.Final && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		d, err = r.runs.Get(t.Context(), run.ID)
+	}
+	if err != nil || !d.Receipt.Final || d.Receipt.Verdict == belay.Confirmed {
+		t.Errorf("receipt: %+v, %v", d.Receipt, err)
+	}
+	r.alive("tool")
+}
+
+// A process that is found by the Stop itself, too young before, gets its receipt too.
+func TestACP_B25_FoundByTheStop(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	b, turn, call := r.turn(r.run(belay.KindSession, "session", nil), "one")
+	r.stop(turn)
+	r.ticks("late", "")
+	open, _ := b.Living()
+	if len(open) != 1 {
+		t.Fatalf("open: %s", names(open))
+	}
+	run := r.below(call, 1)[0]
+	if e, err := b.Terminate(r.within(5*time.Second), false); err != nil || e == nil || e.Kind != belay.SeenProcessGone {
+		t.Fatalf("terminate: %+v, %v", e, err)
+	}
+	receipt := r.verdict(run.ID)
+	if c := receipt.Cancellation; c.Cause != belay.CauseParent || c.Stop != turn.Cancellation().Stop || c.Origin != turn.ID() {
+		t.Errorf("cancellation: %+v", c)
 	}
 }

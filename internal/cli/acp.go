@@ -198,6 +198,7 @@ func (x *agency) start(c *acpCmd) error {
 	if f, ok := x.env.Stderr.(*os.File); ok {
 		cfg.Stderr = f
 	}
+	cfg.Never = c.Observe || c.Enforce == string(bridge.Never)
 	if c.Cgroup == "off" {
 		cfg.Cgroup = proc.CgroupOff
 	}
