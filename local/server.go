@@ -47,7 +47,8 @@ type Options struct {
 	// Place says below which runs a call of an attached child may hang, the most
 	// fitting first; see [Parent.Place]. ticket is the run that the child is
 	// attached to, below which the call hangs if none of them is there any more.
-	// Nil: always that one. It is called concurrently and must be quick.
+	// Nil: always that one. It is called concurrently; meanwhile nothing else of that
+	// child is answered, which waits for a quarter of a second at most.
 	Place func(ticket belay.RunID, call Asked) []belay.RunID
 
 	Log *slog.Logger // nil: nothing is logged

@@ -3,11 +3,13 @@ package front_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/internal/faketool"
@@ -107,6 +109,29 @@ func (e *editor) path(address string) (kinds []string, runs []belay.Info) {
 	return kinds, runs
 }
 
+// tree is the path to a line of belay ps --tree, from the innermost on.
+func (e *editor) tree(line string) (path []string) {
+	e.t.Helper()
+	cmd := exec.Command(os.Args[0], "ps", "--tree")
+	cmd.Env = append(os.Environ(), local.EnvDir+"="+e.dir)
+	out, err := cmd.Output()
+	e.ok(err)
+	depth := -1
+	for _, l := range slices.Backward(strings.Split(string(out), "\n")) {
+		text := strings.TrimLeft(l, " │├└─")
+		at := utf8.RuneCountInString(l) - utf8.RuneCountInString(text)
+		if depth < 0 && strings.HasPrefix(text, line) || at < depth {
+			depth = at
+			what, _, _ := strings.Cut(text, "  ")
+			path = append(path, what)
+		}
+		if depth == 0 {
+			break
+		}
+	}
+	return path
+}
+
 // All three kinds of servers, in session/new, load and resume, behind a real belay
 // acp: a Stop by the editor stops the server's work although the agent tells its
 // servers nothing; calls of the other session live on; the tree spans the
@@ -115,7 +140,7 @@ func TestACP_B11_EditorsStop(t *testing.T) {
 	files := newFake(t)
 	web, webSeen, webURL := upstream(t, "http", false)
 	old, oldSeen, oldURL := upstream(t, "sse", false)
-	e := newEditor(t)
+	e := newEditor(t, "--linger=20ms")
 	servers := map[string]fake{"files": files, "web": web, "old": old}
 	entries := []string{files.entry("files", ""), webEntry("http", "web", webURL, hush), webEntry("sse", "old", oldURL, hush)}
 	e.open("session/new", "s_1", entries...)
@@ -129,6 +154,10 @@ func TestACP_B11_EditorsStop(t *testing.T) {
 			id := e.prompt(session, fmt.Sprintf(`{"server":%q,"key":%q,"toolCall":"tc_%s","title":"some work","use":"tc_%s"}`, name, key, key, key))
 			e.saw(f, key, "tick")
 			if name == "files" {
+				shown := e.tree("tick (call of files)")
+				if want := []string{"tick (call of files)", "some work (call of front.test)", "prompt (turn of front.test)", "session (session of front.test)", "front.test (session of agent)"}; !slices.Equal(shown, want) {
+					t.Errorf("belay ps --tree shows %q", shown)
+				}
 				kinds, runs := e.path(fmt.Sprintf("%q", key))
 				if got := strings.Join(kinds, " < "); got != "call < call < turn < session < session" || runs[1].Labels["tool_call_id"] != "tc_"+key || runs[0].Pid == runs[1].Pid || runs[0].Server != "files" {
 					t.Errorf("the tree is %s: %+v", got, runs)

@@ -91,9 +91,9 @@ func agentMain() int {
 			a.mu.Lock()
 			a.prompts[session] = m.ID
 			a.mu.Unlock()
-			go a.turn(session, p, a.servers[session+p.Server])
+			go a.turn(session, m.ID, p, a.servers[session+p.Server])
 		case "session/cancel":
-			a.endTurn(session, "cancelled")
+			a.endTurn(session, nil, "cancelled")
 		case "session/close":
 			a.answer(m.ID, map[string]any{})
 		default:
@@ -105,7 +105,7 @@ func agentMain() int {
 	return 0
 }
 
-func (a *testAgent) turn(session string, p prompt, call func(prompt) string) {
+func (a *testAgent) turn(session string, id json.RawMessage, p prompt, call func(prompt) string) {
 	if p.ToolCall != "" {
 		a.update(session, map[string]any{"sessionUpdate": "tool_call", "toolCallId": p.ToolCall, "title": p.Title, "kind": "other", "status": "in_progress"})
 	}
@@ -117,18 +117,20 @@ func (a *testAgent) turn(session string, p prompt, call func(prompt) string) {
 		a.update(session, map[string]any{"sessionUpdate": "tool_call_update", "toolCallId": p.ToolCall, "status": "completed"})
 	}
 	a.update(session, map[string]any{"sessionUpdate": "agent_message_chunk", "content": map[string]any{"type": "text", "text": "the tool said: " + text}})
-	a.endTurn(session, "end_turn")
+	a.endTurn(session, id, "end_turn")
 }
 
-// endTurn answers the prompt, once.
-func (a *testAgent) endTurn(session, reason string) {
+// endTurn answers a prompt, or whichever is open, once.
+func (a *testAgent) endTurn(session string, id json.RawMessage, reason string) {
 	a.mu.Lock()
-	id := a.prompts[session]
+	open := a.prompts[session]
+	if open == nil || id != nil && string(id) != string(open) {
+		a.mu.Unlock()
+		return
+	}
 	delete(a.prompts, session)
 	a.mu.Unlock()
-	if id != nil {
-		a.answer(id, map[string]any{"stopReason": reason})
-	}
+	a.answer(open, map[string]any{"stopReason": reason})
 }
 
 // startServer starts or connects to a server as an agent does.

@@ -25,9 +25,10 @@
 // # Which tool call
 //
 // The bridge registers the agent's tool calls below their turn, with the label
-// tool_call_id. A call belongs to the one whose id it names in _meta; else to the
-// only open one whose name has the names of its server and its tool, or begins
-// with that of its tool; else to the turn.
+// tool_call_id. A call belongs to the one whose id it names in _meta, for which it
+// waits a moment, because agents tell of it on another pipe; else to the only open
+// one whose name has the names of its server and its tool, or begins with that of
+// its tool; else to the turn.
 //
 // # Guarantees
 //

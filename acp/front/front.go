@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/belayhq/belay"
@@ -76,6 +77,8 @@ type session struct {
 	run   *belay.Run
 	turn  *belay.Run // that runs; nil: none
 	sites []*site
+
+	vain atomic.Int32 // waits in a row for tool calls that the agent did not tell of
 }
 
 var _ bridge.Front = (*Front)(nil)

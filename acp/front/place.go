@@ -3,6 +3,7 @@ package front
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/gateway"
@@ -16,38 +17,71 @@ const labelToolCall = "tool_call_id"
 // Where names the runs below which a call of a server of the session may hang,
 // the most fitting first: the tool call, the turn. It is [local.Options.Place] for
 // wrap processes. None for a run that is no session of this front, and while no
-// turn runs.
+// turn runs. It may wait some milliseconds for the agent to tell of the tool call.
 func (f *Front) Where(run belay.RunID, call local.Asked) []belay.RunID {
-	f.mu.Lock()
-	var turn *belay.Run
-	if s := f.sessions[run]; s != nil {
-		turn = s.turn
-	}
-	f.mu.Unlock()
+	turn, s := f.turnOf(run)
 	if turn == nil {
 		return nil
 	}
-	if tool := f.toolCall(turn, call); !tool.IsZero() {
+	if tool := f.announced(s, turn, &call); !tool.IsZero() {
 		return []belay.RunID{tool, turn.ID()}
 	}
 	return []belay.RunID{turn.ID()}
 }
 
-// toolCall is the run of the open tool call of the agent that a call belongs to;
-// zero: that cannot be told (ACP-B13).
-func (f *Front) toolCall(turn *belay.Run, call local.Asked) belay.RunID {
+// turnOf is the turn that runs in a session; nil: none.
+func (f *Front) turnOf(run belay.RunID) (*belay.Run, *session) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.sessions[run]
+	if s == nil {
+		return nil, nil
+	}
+	return s.turn, s
+}
+
+// An agent tells of a tool call on one pipe and then calls the server on another,
+// which may be read first. So a call that names its tool call waits a moment for
+// it. An agent that goes on to name what it never tells of is not waited for.
+const (
+	announceWait = 50 * time.Millisecond
+	announcePoll = 250 * time.Microsecond // and longer each time
+	maxVain      = 3
+)
+
+// announced is the run of the tool call that a call belongs to; zero: that cannot
+// be told.
+func (f *Front) announced(s *session, turn *belay.Run, call *local.Asked) belay.RunID {
+	tool, named := f.toolCall(turn, call)
+	if named || call.ToolUse == "" || s.vain.Load() >= maxVain {
+		return tool
+	}
+	for poll, waited := announcePoll, time.Duration(0); waited < announceWait; poll *= 2 {
+		time.Sleep(poll)
+		waited += poll
+		if tool, named = f.toolCall(turn, call); named {
+			s.vain.Store(0)
+			return tool
+		}
+	}
+	s.vain.Add(1)
+	return tool
+}
+
+// toolCall is the run of the open tool call of the agent that a call belongs to, and
+// whether the call names it; zero: that cannot be told (ACP-B13).
+func (f *Front) toolCall(turn *belay.Run, call *local.Asked) (run belay.RunID, named bool) {
 	list, err := f.o.Tree.List(context.Background(), belay.Filter{Under: turn.ID(), Kinds: []belay.Kind{belay.KindCall}})
 	if err != nil {
-		return belay.RunID{}
+		return run, false
 	}
 	var best, found int // how well the best fit, and how many of them there are
-	var run belay.RunID
 	for i := range list {
 		id := list[i].Labels[labelToolCall]
-		switch fit := fits(list[i].Name, &call); {
+		switch fit := fits(list[i].Name, call); {
 		case id == "":
 		case id == call.ToolUse:
-			return list[i].ID
+			return list[i].ID, true
 		case fit > best:
 			best, found, run = fit, 1, list[i].ID
 		case fit == best:
@@ -55,9 +89,9 @@ func (f *Front) toolCall(turn *belay.Run, call local.Asked) belay.RunID {
 		}
 	}
 	if best == 0 || found != 1 {
-		return belay.RunID{}
+		return belay.RunID{}, false
 	}
-	return run
+	return run, false
 }
 
 // fits says how well the name of a tool call of the agent fits a call of an MCP

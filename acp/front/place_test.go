@@ -2,6 +2,8 @@ package front
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/local"
@@ -91,4 +93,55 @@ func TestACP_B13_WhichToolCall(t *testing.T) {
 	if f.Where(belay.NewRunID(), call) != nil {
 		t.Error("an unknown session has turns")
 	}
+}
+
+// A call that is read before the tool call that it names waits for it; an agent
+// that never tells of what it names is not waited for again and again.
+func TestACP_B13_CallBeforeItsToolCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tree := belay.NewTree(belay.Options{})
+		f := New(Options{Tree: tree})
+		session, err := tree.Register(belay.Spec{Kind: belay.KindSession, Name: "editor"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		turn, err := tree.Register(belay.Spec{Kind: belay.KindTurn, Name: "turn", Parent: session})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := f.Rewrite(t.Context(), session, []byte("[]")); err != nil {
+			t.Fatal(err)
+		}
+		f.Place(session, turn)
+		where := func(use string) (at []belay.RunID, took time.Duration) {
+			begin := time.Now()
+			at = f.Where(session.ID(), local.Asked{Server: "files", Tool: "read", ToolUse: use})
+			return at, time.Since(begin)
+		}
+		told := make(chan *belay.Run, 1)
+		time.AfterFunc(10*time.Millisecond, func() {
+			tool, err := tree.Register(belay.Spec{Kind: belay.KindCall, Name: "x", Parent: turn, Labels: map[string]string{labelToolCall: "t1"}})
+			if err != nil {
+				t.Error(err)
+			}
+			told <- tool
+		})
+		at, took := where("t1")
+		tool := <-told
+		if len(at) != 2 || at[0] != tool.ID() || took < 10*time.Millisecond || took > announceWait {
+			t.Errorf("%v after %v", at, took)
+		}
+		if at, took := where(""); len(at) != 1 || took != 0 {
+			t.Errorf("without an id: %v after %v", at, took)
+		}
+		for n := range 5 {
+			at, took := where("t2")
+			if len(at) != 1 || n < maxVain && took < announceWait || n >= maxVain && took != 0 {
+				t.Errorf("never told of, %d: %v after %v", n, at, took)
+			}
+		}
+		if at, took := where("t1"); len(at) != 2 || took != 0 {
+			t.Errorf("told of: %v after %v", at, took)
+		}
+	})
 }
