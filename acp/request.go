@@ -23,7 +23,8 @@ type Request struct {
 	session string // of a prompt, a dialog or a close; else ""
 	params  []byte
 	run     *belay.Run
-	read    uint64 // how many notifications were read before it
+	ctx     requestContext // of the handler
+	read    uint64         // how many notifications were read before it
 
 	prev, next *Request // among those that are served; guarded by conn.mu
 
@@ -189,14 +190,14 @@ func (r *Request) serve() {
 		r.settleEarly()
 		return
 	}
-	ctx, end := context.WithCancelCause(context.WithValue(r.run.Context(), requestKey{}, r))
-	result, err := r.call(ctx)
+	r.ctx.of, r.ctx.run = r, r.run.Context()
+	result, err := r.call(&r.ctx)
 	if r.run.Cancellation() != nil {
 		r.awaitChildren()
 	}
 	r.cleanUp()
 	r.finish(result, err)
-	end(&belay.Cancellation{Cause: belay.CauseParent, Via: "acp", Reason: "the request has been answered", At: time.Now(), Origin: r.run.ID()})
+	r.ctx.finish()
 }
 
 // settleEarly is the end of a request that was stopped before it began.
@@ -254,7 +255,9 @@ func (r *Request) finish(result any, err error) {
 		r.conn.counts.lateResults.Add(1)
 		r.run.Finish(outcome) // says so on the receipt
 	}
-	r.run.Observe(belay.Evidence{Kind: belay.SeenHandlerReturned, Scope: belay.ScopeHandler})
+	if cancelled != nil {
+		r.run.Observe(belay.Evidence{Kind: belay.SeenHandlerReturned, Scope: belay.ScopeHandler})
+	}
 }
 
 // isLate reports whether what a handler returned would have been an answer, had
@@ -559,8 +562,8 @@ func checked(raw []byte) ([]byte, error) {
 	if raw == nil {
 		return nil, nil
 	}
-	if !json.Valid(raw) {
-		return nil, fmt.Errorf("%w: not valid JSON: %.80q", ErrBadRequest, raw)
+	if err := jsonrpc.CheckValue(raw); err != nil {
+		return nil, fmt.Errorf("%w: %w: %.80q", ErrBadRequest, err, raw)
 	}
 	return raw, nil
 }

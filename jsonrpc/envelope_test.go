@@ -150,3 +150,15 @@ func TestParseAllocatesOnlyTheID(t *testing.T) {
 		}
 	}
 }
+
+func TestCheckValue(t *testing.T) {
+	for text, want := range map[string]error{
+		`{"a":[1,"x"]}`: nil, " 1 ": nil, `null`: nil,
+		``: ErrSyntax, `{`: ErrSyntax, `1 2`: ErrSyntax, `{"a":}`: ErrSyntax,
+		strings.Repeat("[", 2000) + strings.Repeat("]", 2000): ErrDepth,
+	} {
+		if err := CheckValue([]byte(text)); !errors.Is(err, want) {
+			t.Errorf("%.20s: %v, want %v", text, err, want)
+		}
+	}
+}

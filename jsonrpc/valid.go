@@ -326,3 +326,8 @@ func checkWhole(b []byte, limit int) fault {
 	}
 	return checkEnd(b, i)
 }
+
+// CheckValue checks that text is one JSON value with nothing but white space
+// around it, as it is needed where a value from elsewhere is put into a message.
+// Errors match [ErrSyntax] or [ErrDepth].
+func CheckValue(text []byte) error { return checkWhole(text, MaxDepth).err() }
