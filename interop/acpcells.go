@@ -155,7 +155,7 @@ func (h *harness) withAgent(a acpAgent, c acpCell, r *acpRow) error {
 	x := &acpRun{h: h, s: s, r: r, keys: []string{keyWork}, innocents: map[string]int{}}
 	if !c.end {
 		if list := s.pids(slowKey); len(list) > 0 {
-			x.innocents["the MCP server"] = list[0]
+			x.innocents["the MCP server"] = list[len(list)-1] // some agents start it anew when the mode changes
 		}
 	}
 	decoy, err := faketool.StartClient(faketool.Command("tick", acpTick), faketool.ClientOptions{Stderr: io.Discard})

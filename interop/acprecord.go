@@ -36,7 +36,8 @@ func (r *acpRecord) sent(line string) {
 // keepRecord writes the session as a transcript, in the order in which the
 // editor saw it. Places and versions are those of no machine; everything else is
 // as it was, byte for byte.
-// Beside it, under Belay, stands what was said on standard error.
+// Beside it, under Belay, stands what was said on standard error,
+// and what the work and the MCP server wrote down.
 func (h *harness) keepRecord(x *acpRun, c acpCell) error {
 	s := x.s
 	if s.record == nil {
@@ -67,7 +68,10 @@ func (h *harness) keepRecord(x *acpRun, c acpCell) error {
 	name := recordName(s.agent.key, s.version, c.name)
 	if x.r.belay {
 		name = strings.TrimSuffix(name, ".txtar") + "_belay.txtar"
-		out.WriteString("-- stderr --\n" + s.stderr.last(maxTail) + "\n")
+		out.WriteString("-- stderr --\n" + s.stderr.last(maxTail) + "\n-- witness --\n")
+		for _, e := range s.witness.Events() {
+			fmt.Fprintln(&out, e.Time.Format(time.StampMilli), e.Pid, e.Key, e.Name, e.Detail)
+		}
 	}
 	if err := os.MkdirAll(h.record, 0o755); err != nil {
 		return err

@@ -66,6 +66,8 @@ func (r *acpRow) judge() {
 		r.problem = fmt.Sprintf("the editor was told %d times", r.ends)
 	case r.ran:
 		r.problem = "the command ran after the Stop"
+	case last > 0 && strings.HasPrefix(r.receipt, "confirmed"):
+		r.problem = "Belay says confirmed, and these live: " + strings.Join(r.left, "; ")
 	case last > 0:
 		r.problem = "left alive: " + strings.Join(r.left, "; ")
 	case r.stillAt || r.wentOn > acpGone:
