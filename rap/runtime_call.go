@@ -60,6 +60,7 @@ type Pending struct {
 	prompts  context.Context         // of what people are asked
 	dismiss  context.CancelCauseFunc // ends prompts; nil: nobody was asked
 	asking   int
+	unsend   context.CancelCauseFunc // breaks the posting off; nil: nothing is posted
 	instance Instance // that it was sent to
 }
 
@@ -268,10 +269,20 @@ func jitter(d time.Duration) time.Duration {
 
 // send posts the invocation until it is taken, refused, or not wanted any more.
 func (c *Pending) send(body []byte) {
-	stop := c.run.Context() // ends with the Stop, and the retries with it
 	if !c.run.Start() {
 		return // it was stopped; settle and Tell see to the rest
 	}
+	stop, end := context.WithCancelCause(c.run.Context()) // ends with the Stop, and the retries with it
+	defer end(errNobody)
+	defer context.AfterFunc(c.th.rt.life, func() { end(belay.ErrClosed) })()
+	c.th.mu.Lock()
+	c.unsend = end
+	c.th.mu.Unlock()
+	defer func() {
+		c.th.mu.Lock()
+		defer c.th.mu.Unlock()
+		c.unsend = nil
+	}()
 	var err error
 	for try := 0; ; try++ {
 		var again bool
@@ -398,10 +409,18 @@ func (c *Pending) endLocked(r *ToolResult, err error) {
 		}
 		c.dismiss(why)
 	}
+	if unsend := c.unsend; unsend != nil {
+		// The acknowledgement of what is over is not waited for, but given the moment
+		// it mostly needs: a request that is broken off costs its connection.
+		time.AfterFunc(ackGrace, func() { unsend(errNobody) })
+	}
 	delete(c.th.calls, c.inv.ID)
 	c.server.leave(c)
 	c.th.rt.retire(c.key)
 }
+
+// ackGrace is how long an acknowledgement may take when the result has come before.
+const ackGrace = time.Second
 
 // settle is the run's OnCancel.
 func (c *Pending) settle(_ *belay.Run, why *belay.Cancellation) {
