@@ -41,6 +41,7 @@ func (s *Server) openRAP() error {
 	s.rap, err = rapdoor.New(rapdoor.Options{
 		Tree: s.tree, Authenticator: callers, Owner: owner,
 		Servers: func(name string) (httpserver.Backend, bool) { return s.hub.Backend(name) },
+		Relay:   func(name string) (rapdoor.Relay, bool) { return s.hub.Relay(name) },
 		BaseURL: o.BaseURL, Private: o.Addresses.Private, Plain: o.Addresses.Plain, NoLoopback: o.Addresses.NoLoopback, Off: o.Addresses.Off,
 		Version: s.o.Serve.Version, Log: s.log,
 	})

@@ -50,6 +50,10 @@ type HandlerOptions struct {
 	// with what it has; 0: 200 ms.
 	PartialWait time.Duration
 
+	// OwnWait is PartialWait for a Stop by the runtime itself, which tells its model
+	// at once what happened, and can wait for the better result; 0: PartialWait.
+	OwnWait time.Duration
+
 	// AskWait is how long a call waits for its user: a choice, an authorisation
 	// (RAP-81); 0: 15 min.
 	AskWait time.Duration
@@ -69,8 +73,9 @@ type HandlerOptions struct {
 	Retries []time.Duration
 
 	// Migrate moves a session to another server, and returns when all has arrived
-	// (RAP-89). An error is answered with 502. Nil: nothing is to be moved, and the
-	// manifest must not say otherwise.
+	// (RAP-89). A *[MigrateError] is answered with its status, [ErrNoMigration] and
+	// belay.ErrNotFound with 404, every other error with 502.
+	// Nil: nothing is to be moved, and the manifest must not say otherwise.
 	Migrate func(ctx context.Context, caller string, m Migration) error
 
 	Log *slog.Logger // nil: nothing is logged
@@ -158,6 +163,7 @@ func NewHandler(o HandlerOptions) (*Handler, error) {
 	orInt(&o.MaxCalls, defaultMaxCalls)
 	orInt(&o.MaxCallsPerCaller, min(defaultMaxPerCaller, o.MaxCalls))
 	orTime(&o.PartialWait, defaultPartialWait)
+	orTime(&o.OwnWait, o.PartialWait)
 	orTime(&o.AskWait, defaultAskWait)
 	if o.Retries == nil {
 		o.Retries = defaultRetries
@@ -194,7 +200,7 @@ func (h *Handler) Close(ctx context.Context, c belay.Cancellation) error {
 		c.Cause = belay.CauseShutdown
 	}
 	if c.Via == "" {
-		c.Via = "rap"
+		c.Via = viaRAP
 	}
 	h.mu.Lock()
 	if !h.closed {
@@ -408,11 +414,23 @@ func (h *Handler) migrate(w http.ResponseWriter, r *http.Request, caller string,
 		refuse(w, http.StatusNotFound, "this toolset keeps nothing that has to be moved")
 	default:
 		if err := h.o.Migrate(r.Context(), caller, m); err != nil {
-			refuse(w, http.StatusBadGateway, complaint(err))
+			refuse(w, statusOf(err), complaint(err))
 			return
 		}
 		empty(w)
 	}
+}
+
+// statusOf is how a failed migration is answered: as the server that failed did.
+func statusOf(err error) int {
+	refused, ok := errors.AsType[*MigrateError](err)
+	switch {
+	case ok && refused.Status >= 400 && refused.Status <= 599:
+		return refused.Status
+	case errors.Is(err, ErrNoMigration), errors.Is(err, belay.ErrNotFound):
+		return http.StatusNotFound
+	}
+	return http.StatusBadGateway
 }
 
 // empty is the one answer to a cancel or close, whatever it did (RAP-33).

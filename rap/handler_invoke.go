@@ -146,7 +146,7 @@ func (h *Handler) cancel(w http.ResponseWriter, r *http.Request, caller string, 
 		return
 	}
 	key := jobKey{caller, n.ThreadID, n.ToolCallID}
-	c := belay.Cancellation{Cause: belay.CauseUser, By: h.o.Owner(caller), Via: "rap", At: time.Now()}
+	c := belay.Cancellation{Cause: belay.CauseUser, By: h.o.Owner(caller), Via: viaRAP, At: time.Now()}
 	if h.stop(key, c) {
 		empty(w)
 		return
@@ -202,7 +202,7 @@ func (h *Handler) closeThread(w http.ResponseWriter, r *http.Request, caller str
 		return
 	}
 	// One Stop, however many calls it ends.
-	c := belay.Cancellation{Stop: belay.NewStopID(), Cause: belay.CauseParent, By: h.o.Owner(caller), Via: "rap", Reason: "the thread was closed", At: time.Now()}
+	c := belay.Cancellation{Stop: belay.NewStopID(), Cause: belay.CauseParent, By: h.o.Owner(caller), Via: viaRAP, Reason: "the thread was closed", At: time.Now()}
 	for _, run := range runs {
 		run.Cancel(c)
 	}

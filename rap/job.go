@@ -206,14 +206,21 @@ func (j *Job) late(res Result, err error) {
 	j.unproven = errors.Is(err, ErrUnproven)
 }
 
+// viaRAP is the door by which a runtime stops its calls.
+const viaRAP = "rap"
+
 // stopped answers the caller of a stopped call: with what the tool has as soon as
-// it has something, and without it when PartialWait is over.
+// it has something, and without it when the time for it is over.
 func (j *Job) stopped() {
 	defer j.part()
 	if j.run.Info().Outcome != belay.Cancelled {
 		return // it had ended; this Stop was about what is left below it
 	}
-	timer := time.NewTimer(j.h.o.PartialWait)
+	cause, wait := j.run.Cancellation(), j.h.o.PartialWait
+	if cause.Via == viaRAP && cause.Cause == belay.CauseUser {
+		wait = j.h.o.OwnWait
+	}
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	ended := false
 	select {
@@ -229,7 +236,7 @@ func (j *Job) stopped() {
 	if partial != "" {
 		j.run.Partial(partial)
 	}
-	text := stoppedText(j.run.Cancellation(), partial, !ended)
+	text := stoppedText(cause, partial, !ended)
 	if j.early {
 		text = "Error: Cancelled before start."
 	}

@@ -1,12 +1,12 @@
 package rapdoor
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -33,10 +33,9 @@ type Options struct {
 	// Servers finds a server that is offered. It is called for every request.
 	Servers func(name string) (httpserver.Backend, bool)
 
-	// Relay finds a server that speaks the protocol itself: its handler gets the
-	// requests as they are, with their path below the server, and the caller in
-	// their context ([CallerFrom]). Nil: there is none.
-	Relay func(name string) (http.Handler, bool)
+	// Relay finds a server that speaks the protocol itself, so that nothing of it is
+	// lost on the way through another. Nil: there is none.
+	Relay func(name string) (Relay, bool)
 
 	// BaseURL is how runtimes reach this process, without a path; "": as the Host of
 	// the request says.
@@ -46,6 +45,12 @@ type Options struct {
 
 	Version string
 	Log     *slog.Logger // nil: nothing is logged
+}
+
+// Relay is the toolset of a server that speaks the protocol itself.
+type Relay interface {
+	rap.Toolset
+	Migrate(ctx context.Context, caller string, m rap.Migration) error
 }
 
 // Door serves toolsets. It is an http.Handler for paths below [Prefix]. Make one with
@@ -60,8 +65,15 @@ type Door struct {
 
 	mu       sync.Mutex // guards the fields below
 	closed   bool
-	handlers map[string]*rap.Handler // by server; one stays when its server goes
+	handlers map[handlerKey]*rap.Handler // one stays when its server goes
 	links    map[linkKey]*link
+}
+
+// handlerKey names a server of one of two kinds: after a change of the
+// configuration its name may stand for the other.
+type handlerKey struct {
+	server  string
+	relayed bool
 }
 
 // New returns a door that serves nothing before it is asked.
@@ -75,7 +87,7 @@ func New(o Options) (*Door, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &Door{o: o, log: o.Log, handlers: map[string]*rap.Handler{}, links: map[linkKey]*link{}}
+	d := &Door{o: o, log: o.Log, handlers: map[handlerKey]*rap.Handler{}, links: map[linkKey]*link{}}
 	d.life, d.end = context.WithCancelCause(context.Background())
 	return d, nil
 }
@@ -84,117 +96,82 @@ func New(o Options) (*Door, error) {
 // gateway does, and what the way takes.
 const answerWait = 300 * time.Millisecond
 
-// callerKey is the context's key of who sent a request.
-type callerKey struct{}
-
-// CallerFrom is who sent a request that [Options.Relay]'s handler serves.
-func CallerFrom(ctx context.Context) string {
-	who, _ := ctx.Value(callerKey{}).(string)
-	return who
-}
+// ownWait is how long the one result of a relayed call is waited for that its
+// runtime has stopped (RAP-92, RAP-94).
+const ownWait = 10 * time.Second
 
 // ServeHTTP serves one request. Whether a server exists is said to nobody who has
 // not shown who they are.
 func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rest, ok := strings.CutPrefix(r.URL.EscapedPath(), Prefix)
-	name, path, below := strings.Cut(rest, "/")
+	name, _, below := strings.Cut(rest, "/")
 	if !ok || !below || name == "" || strings.Contains(name, "%") { // no configured name needs an escape
 		w.WriteHeader(http.StatusNotFound)
 		return
 	}
-	prefix := Prefix + name
-	if d.o.Relay != nil {
-		if to, ok := d.o.Relay(name); ok {
-			d.relay(w, r, to, prefix)
-			return
-		}
-	}
 	h, err := d.handler(name)
 	if err != nil {
-		// The same answers as where there is a handler, up to the credentials.
-		h = nil
-	}
-	if h == nil {
-		d.nobody(w, r, "/"+path)
+		d.nobody(w, r)
 		return
 	}
-	http.StripPrefix(prefix, h).ServeHTTP(w, r)
+	http.StripPrefix(Prefix+name, h).ServeHTTP(w, r)
 }
 
 // handler is that of a server, made when it is first asked for. One whose server is
 // gone takes no calls, since nothing prepares them, but its own are stopped there.
 func (d *Door) handler(name string) (*rap.Handler, error) {
+	var relay Relay
+	key := handlerKey{server: name}
+	if d.o.Relay != nil {
+		relay, key.relayed = d.o.Relay(name)
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if h := d.handlers[name]; h != nil {
+	if h := d.handlers[key]; h != nil {
 		return h, nil
 	}
 	if d.closed {
 		return nil, belay.ErrClosed
 	}
-	if _, ok := d.o.Servers(name); !ok {
+	o := rap.HandlerOptions{
+		Authenticator: d.o.Authenticator, Tree: d.o.Tree, Server: name, Owner: d.o.Owner, PartialWait: answerWait,
+		Private: d.o.Private, Plain: d.o.Plain, NoLoopback: d.o.NoLoopback, Off: d.o.Off, Log: d.log.With("server", name),
+	}
+	if d.o.BaseURL != "" {
+		o.BaseURL = strings.TrimRight(d.o.BaseURL, "/") + Prefix + name
+	}
+	if key.relayed {
+		o.Toolset, o.Migrate, o.OwnWait = relay, relay.Migrate, ownWait
+	} else if _, ok := d.o.Servers(name); ok {
+		o.Toolset = &toolset{d: d, name: name}
+	} else {
 		return nil, fmt.Errorf("%w: server %q", belay.ErrNotFound, name)
 	}
-	base := ""
-	if d.o.BaseURL != "" {
-		base = strings.TrimRight(d.o.BaseURL, "/") + Prefix + name
-	}
-	h, err := rap.NewHandler(rap.HandlerOptions{
-		Toolset: &toolset{d: d, name: name}, Authenticator: d.o.Authenticator, Tree: d.o.Tree, Server: name,
-		Owner: d.o.Owner, BaseURL: base, PartialWait: answerWait,
-		Private: d.o.Private, Plain: d.o.Plain, NoLoopback: d.o.NoLoopback, Off: d.o.Off,
-		Log: d.log.With("server", name),
-	})
+	h, err := rap.NewHandler(o)
 	if err == nil {
-		d.handlers[name] = h
+		d.handlers[key] = h
 	}
 	return h, err
 }
 
 // nobody answers for a server that there is not: the caller learns that only after
 // it has shown who it is.
-func (d *Door) nobody(w http.ResponseWriter, r *http.Request, _ string) {
-	if _, ok := d.authenticate(w, r); ok {
-		w.WriteHeader(http.StatusNotFound)
-	}
-}
-
-// relay hands a request to a server that speaks the protocol itself.
-func (d *Door) relay(w http.ResponseWriter, r *http.Request, to http.Handler, prefix string) {
-	caller, ok := d.authenticate(w, r)
-	if !ok {
-		return
-	}
-	r = r.WithContext(context.WithValue(r.Context(), callerKey{}, caller))
-	http.StripPrefix(prefix, to).ServeHTTP(w, r)
-}
-
-// authenticate finds out who sent a request for which no Handler does it, and
-// answers it if that fails. The body can be read again.
-func (d *Door) authenticate(w http.ResponseWriter, r *http.Request) (string, bool) {
-	caller, err := d.o.Authenticator.Authenticate(r, func() ([]byte, error) {
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, rap.MaxInvocation))
-		r.Body = io.NopCloser(bytes.NewReader(body))
-		return body, err
+func (d *Door) nobody(w http.ResponseWriter, r *http.Request) {
+	_, err := d.o.Authenticator.Authenticate(r, func() ([]byte, error) {
+		return io.ReadAll(http.MaxBytesReader(w, r.Body, rap.MaxInvocation))
 	})
-	if err == nil && caller != "" {
-		return caller, true
-	}
-	status := http.StatusUnauthorized
+	status, header := http.StatusNotFound, http.Header{}
 	if special, ok := errors.AsType[interface {
 		error
 		Refusal() (int, http.Header)
 	}](err); ok {
-		var header http.Header
 		status, header = special.Refusal()
-		for name, values := range header {
-			w.Header()[name] = values
-		}
-	} else {
-		w.Header().Set("WWW-Authenticate", d.o.Authenticator.Challenge())
+	} else if err != nil {
+		status = http.StatusUnauthorized
+		header.Set("WWW-Authenticate", d.o.Authenticator.Challenge())
 	}
+	maps.Copy(w.Header(), header)
 	w.WriteHeader(status)
-	return "", false
 }
 
 // Close refuses new calls, stops those that run, delivers their results, and ends

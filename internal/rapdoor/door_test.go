@@ -13,6 +13,7 @@ import (
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/internal/config"
 	"github.com/belayhq/belay/internal/rapdoor"
+	"github.com/belayhq/belay/rap"
 	"github.com/belayhq/belay/serve"
 )
 
@@ -301,32 +302,65 @@ func TestRAP63_ContentIsTranslated(t *testing.T) {
 	}
 }
 
-// TestRAP89_ARelayGetsItsOwn: a server that speaks the protocol itself gets the
-// request, with the caller that was found, and everything else is 404.
+// far is a server that speaks the protocol itself.
+type far struct {
+	rap.Toolset
+	moved chan rap.Migration
+}
+
+func (f far) Migrate(_ context.Context, caller string, m rap.Migration) error {
+	f.moved <- m
+	if m.SessionID == "bad" || caller != "ann" {
+		return &rap.MigrateError{Server: "far", Status: http.StatusConflict}
+	}
+	return nil
+}
+
+// TestRAP89_MigrationIsRelayed to a server that speaks the protocol itself, with its
+// status; there is none of an MCP server.
 func TestRAP89_MigrationIsRelayed(t *testing.T) {
-	got := make(chan string, 4)
-	relay := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		got <- rapdoor.CallerFrom(r.Context()) + " " + r.Method + " " + r.URL.Path + " " + string(body)
-		w.WriteHeader(http.StatusConflict)
+	set, err := rap.NewToolset(rap.Manifest{Name: "far", NeedsMigration: true}, rap.Operation{
+		Tool: rap.Tool{Name: "own"},
+		Run: func(ctx context.Context, _ *rap.Job) (rap.Result, error) {
+			<-ctx.Done()
+			time.Sleep(2 * time.Second) // longer than others wait
+			return rap.Result{Text: "its one result"}, nil
+		},
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := far{set, make(chan rap.Migration, 4)}
 	r := newRig(t, tools(), func(o *rapdoor.Options) {
-		o.Relay = func(name string) (http.Handler, bool) { return relay, name == "far" }
+		o.Relay = func(name string) (rapdoor.Relay, bool) { return f, name == "far" }
 	})
-	body := `{"session_id":"root","destination_url":"https://gw2.acme.test/rap/far"}`
-	if a, err := r.Do("POST", r.web.URL+"/rap/far/migrate", body); err != nil || a.Status != http.StatusConflict {
-		t.Errorf("%+v, %v", a, err)
+	const body = `{"session_id":"root","destination_url":"https://gw2.acme.test/rap/far"}`
+	for _, tt := range []struct {
+		path, body string
+		sign       func(*http.Request, []byte)
+		status     int
+	}{
+		{"/rap/far/migrate", body, r.Sign, 200},
+		{"/rap/far/migrate", strings.Replace(body, "root", "bad", 1), r.Sign, 409},
+		{"/rap/far/migrate", body, nil, 401},
+		{"/rap/far/migrate", `{}`, r.Sign, 400},
+		{"/rap/tools/migrate", body, r.Sign, 404},
+		{"/rap/tools/migrate", `{}`, r.Sign, 400},
+	} {
+		a, err := r.DoAs(tt.sign, "POST", r.web.URL+tt.path, "application/json", tt.body)
+		if err != nil || a.Status != tt.status || tt.status > 401 && !strings.HasPrefix(a.Body, `{"error":`) {
+			t.Errorf("%s %s: %+v, %v; want %d", tt.path, tt.body, a, err, tt.status)
+		}
 	}
-	if text := <-got; text != "ann POST /migrate "+body {
-		t.Error(text)
+	if m := <-f.moved; m.SessionID != "root" {
+		t.Errorf("%+v", m)
 	}
-	if a, err := r.DoAs(nil, "POST", r.web.URL+"/rap/far/migrate", "application/json", body); err != nil || a.Status != 401 {
-		t.Errorf("%+v, %v", a, err)
-	}
-	if a, err := r.Do("POST", "/migrate", body); err != nil || a.Status != 404 || !strings.HasPrefix(a.Body, `{"error":`) {
-		t.Errorf("%+v, %v", a, err)
-	}
-	if a, err := r.Do("POST", "/migrate", `{}`); err != nil || a.Status != 400 {
-		t.Errorf("%+v, %v", a, err)
+	// Its call is answered by its own result, for which the runtime that has stopped it
+	// can wait (RAP-92).
+	r.Base = r.web.URL + "/rap/far"
+	r.invoke("own", "t", "a", nil)
+	r.cancel("t", "a")
+	if got := r.message("t", "a").Text; got != "Cancelled by user. Partial results:\nits one result" && got != "Error: Cancelled by user." {
+		t.Errorf("%q", got)
 	}
 }
