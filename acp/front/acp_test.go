@@ -114,6 +114,7 @@ func (e *editor) tree(line string) (path []string) {
 	e.t.Helper()
 	cmd := exec.Command(os.Args[0], "ps", "--tree")
 	cmd.Env = append(os.Environ(), local.EnvDir+"="+e.dir)
+	cmd.Stderr = &e.logs
 	out, err := cmd.Output()
 	e.ok(err)
 	depth := -1
@@ -128,6 +129,9 @@ func (e *editor) tree(line string) (path []string) {
 		if depth == 0 {
 			break
 		}
+	}
+	if len(path) < 2 {
+		e.t.Logf("belay ps --tree:\n%s", out)
 	}
 	return path
 }

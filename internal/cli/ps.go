@@ -82,6 +82,9 @@ func (c *psCmd) Run(env *Env) (err error) {
 		env.Warnf("nothing is running (see also \"belay ps --all\")")
 		return nil
 	}
+	if c.Tree && !c.filtered() && c.at.client == nil {
+		runs = c.rooted(ctx, runs)
+	}
 	c.print(env.Stdout, styleOf(env.Stdout, env.Getenv), runs, time.Now())
 	if c.at.client != nil && len(runs) == c.Limit {
 		env.Warnf("these are the newest %d; there may be more (see --limit)", c.Limit)

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"slices"
 	"time"
 
 	"github.com/belayhq/belay"
@@ -36,6 +38,33 @@ func treeTable(runs []belay.Info, now time.Time) *table {
 	}
 	hideOwners(t, runs)
 	return t
+}
+
+// rooted adds the runs that are over and have something below them that is not: a
+// stopped turn, say, whose tool is still being stopped. Without it that would stand
+// at the top, as nobody's.
+func (c *psCmd) rooted(ctx context.Context, runs []belay.Info) []belay.Info {
+	listed := make(map[belay.RunID]bool, len(runs))
+	for i := range runs {
+		listed[runs[i].ID] = true
+	}
+	orphan := func(i belay.Info) bool { return !i.Parent.IsZero() && !listed[i.Parent] }
+	if !slices.ContainsFunc(runs, orphan) {
+		return runs
+	}
+	ended, _ := c.at.List(ctx, belay.Filter{Ended: true}) // who did not answer was named before
+	all := make(map[belay.RunID]*belay.Info, len(ended))
+	for i := range ended {
+		all[ended[i].ID] = &ended[i]
+	}
+	for _, r := range slices.Clone(runs) {
+		for up := all[r.Parent]; up != nil && !listed[up.ID]; up = all[up.Parent] {
+			listed[up.ID] = true
+			runs = append(runs, *up)
+		}
+	}
+	slices.SortStableFunc(runs, func(a, b belay.Info) int { return a.Started.Compare(b.Started) })
+	return runs
 }
 
 type drawer struct {
