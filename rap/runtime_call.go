@@ -61,7 +61,7 @@ type Pending struct {
 	dismiss  context.CancelCauseFunc // ends prompts; nil: nobody was asked
 	asking   int
 	unsend   context.CancelCauseFunc // breaks the posting off; nil: nothing is posted
-	instance Instance // that it was sent to
+	instance Instance                // that it was sent to
 }
 
 // ErrNotAccepted says that a server did not take an invocation (RAP-58).
