@@ -115,7 +115,7 @@ func (b *Bridge) answerAll(why Reason, exit Exit) {
 			case t.settled:
 			case t.stop != nil || t.run.Cancellation() != nil:
 				if t.stop == nil {
-					t.stop = &stopping{at: time.Now(), cause: t.run.Cancellation(), confirmed: make(chan struct{}), beyond: make(chan struct{})}
+					t.stop = newStopping(t.run.Cancellation())
 				}
 				b.settleTurn(t)
 			default:

@@ -47,6 +47,11 @@ type stopping struct {
 	killing   bool            // the agent is being killed because of it
 }
 
+func newStopping(c *belay.Cancellation) *stopping {
+	now := time.Now()
+	return &stopping{at: now, pressed: now, cause: c, confirmed: make(chan struct{}), beyond: make(chan struct{})}
+}
+
 // sessionCancel takes the editor's Stop of a session's turns (ACP-B14, B15).
 func (b *Bridge) sessionCancel(e *jsonrpc.Envelope, line []byte) {
 	id, ok := acp.SessionOf(e.Params.Of(line))
@@ -146,13 +151,13 @@ func (t *turn) onCancel(_ *belay.Run, c *belay.Cancellation) {
 // stopTurn begins the Stop of a turn: the agent is told, and then its open questions
 // are answered. The rest follows by the clock.
 func (b *Bridge) stopTurn(t *turn, c *belay.Cancellation) {
-	now := time.Now()
-	st := &stopping{
-		at: now, pressed: now, cause: c, byEditor: c.Stop == b.editorStop && !c.Stop.IsZero(),
-		confirmed: make(chan struct{}), beyond: make(chan struct{}),
-		unsure: t.s.front != nil,
+	if t.stop != nil {
+		return // Serve ends, and has seen to it
 	}
+	st := newStopping(c)
+	st.byEditor = c.Stop == b.editorStop && !c.Stop.IsZero()
 	st.byRequest = t.prompt != nil && t.prompt.cancel
+	st.unsure = t.s.front != nil
 	t.stop = st
 	if !t.sent {
 		b.neverStarted(t)
@@ -279,6 +284,7 @@ func (b *Bridge) clock(t *turn) {
 		defer close(final)
 		b.watchRun(ctx, t)
 	})
+	b.spawn(func() { b.firstLook(ctx, t) })
 	timer := func(d time.Duration) *time.Timer { return time.NewTimer(time.Until(st.at.Add(d))) }
 	cut, settle, deadline := timer(cutAfter), timer(b.set.Settle), timer(b.set.AgentDeadline)
 	var look <-chan time.Time

@@ -35,17 +35,35 @@ func newTurnStopper(t *turn) belay.Stopper {
 	return &turnStopper{turnTeller{t}}
 }
 
-// Tell says how the agent was told, which onCancel has done before: here is what
-// takes longer, the look at who is alive.
+// Tell says whether the agent was told, which onCancel has done before.
 func (p *turnTeller) Tell(context.Context, *belay.Cancellation) (*belay.Evidence, error) {
-	t, b := p.t, p.t.b
+	p.t.b.mu.Lock()
+	defer p.t.b.mu.Unlock()
+	if p.t.stop == nil {
+		return nil, nil
+	}
+	return nil, p.t.stop.err
+}
+
+// agentFirst is how long the look at the processes waits after the agent was told.
+// The line has woken the agent on our processor, where it would wait for the look to
+// end; and no agent kills its tool in so short a time.
+const agentFirst = time.Millisecond
+
+// firstLook looks who is alive, and which calls of MCP servers are cut, right after
+// the Stop: what is gone later was there then.
+func (b *Bridge) firstLook(ctx context.Context, t *turn) {
+	timer := time.NewTimer(agentFirst)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return
+	}
 	b.mu.Lock()
 	st, brood := t.stop, t.brood
 	front, passed := t.s.front, t.s.passed
 	b.mu.Unlock()
-	if st == nil {
-		return nil, nil
-	}
 	if brood != nil {
 		open, _ := brood.Living()
 		b.with(func() { st.alive = open })
@@ -60,7 +78,6 @@ func (p *turnTeller) Tell(context.Context, *belay.Cancellation) (*belay.Evidence
 	for _, one := range passed {
 		t.run.Observe(belay.Evidence{Kind: notFronted, Detail: fmt.Sprintf("not fronted: MCP server %s (%s); what it does for the agent was not told", one.Name, one.Why)})
 	}
-	return nil, st.err
 }
 
 // Plan says what a Stop would do.

@@ -155,7 +155,7 @@ func (b *Bridge) idle(s *session, e *jsonrpc.Envelope, line []byte, at []jsonrpc
 		return
 	}
 	t := s.turns[i]
-	if t.stop == nil && t.run.Cancellation() == nil {
+	if t.stop == nil { // a Stop that is on its way here finds that it has ended by itself
 		b.toEditor(e, line)
 		b.carryOver(t)
 		o := belay.Completed
@@ -173,10 +173,6 @@ func (b *Bridge) idle(s *session, e *jsonrpc.Envelope, line []byte, at []jsonrpc
 
 // stoppedIdle takes the end of foreground work that was stopped (ACP-B21, B30).
 func (b *Bridge) stoppedIdle(t *turn, e *jsonrpc.Envelope, line []byte, at []jsonrpc.Span) {
-	if t.stop == nil { // its Stop is on its way here
-		t.stop = &stopping{at: time.Now(), cause: t.run.Cancellation(), confirmed: make(chan struct{}), beyond: make(chan struct{})}
-		b.spawnLocked(func() { b.clock(t) })
-	}
 	st := t.stop
 	reason := string(text(line, at[atReason]))
 	said := belay.Evidence{Kind: belay.SeenTaskCancelled, Open: true, Detail: "the agent says: idle, " + reason}
