@@ -28,9 +28,10 @@ type call struct {
 	closedAt       time.Time
 }
 
-// early is how long before the agent's word a tool call may have begun: the word
-// has its way to go, and some agents give it when the tool runs already.
-const early = 250 * time.Millisecond
+// early is how long before the agent's word a tool call may have begun, if no other
+// was open then: the word has its way to go, on a machine that the tool keeps busy,
+// and some agents give it when the tool runs already.
+const early = time.Second
 
 // grain is the resolution of births: one is told as up to so much earlier than it
 // was.

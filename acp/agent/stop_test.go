@@ -495,3 +495,27 @@ func TestACP_B25_FoundByTheStop(t *testing.T) {
 		t.Errorf("cancellation: %+v", c)
 	}
 }
+
+// Some agents start the tool first and say so then: it is the tool call's all the
+// same, also if it was seen before the word.
+func TestACP_B19_ToolBeforeItsWord(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	turn := r.run(belay.KindTurn, "turn", r.run(belay.KindSession, "session", nil))
+	b := r.Turn(turn)
+	tool := r.ticks("tool", "setsid")
+	if open, others := b.Living(); len(open) != 0 || len(others) != 2 {
+		t.Fatalf("before the word: open: %s\nothers: %s", names(open), names(others))
+	}
+	call := r.run(belay.KindCall, "late", turn)
+	b.Opened("tc-1", call)
+	r.stop(turn)
+	open, others := b.Living()
+	if !has(open, tool) || len(open) != 2 || len(others) != 0 {
+		t.Fatalf("open: %s\nothers: %s", names(open), names(others))
+	}
+	if e, err := b.Terminate(r.within(5*time.Second), false); err != nil || e == nil || e.Kind != belay.SeenProcessGone {
+		t.Fatalf("terminate: %+v, %v", e, err)
+	}
+	r.dead("tool")
+}

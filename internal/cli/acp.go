@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -89,7 +91,7 @@ func (c *acpCmd) Run(env *Env) error {
 	tune(procs)
 	name := c.Name
 	if name == "" {
-		name = serverName(command)
+		name = agentName(command)
 	}
 	// A peer that is gone is an error of writing, not the end of this process: what
 	// the agent has started is to be ended first.
@@ -107,6 +109,16 @@ func (c *acpCmd) Run(env *Env) error {
 		return err
 	}
 	return x.serve(c, set, signals)
+}
+
+// agentName is what people see of a command line: the package of the agent, also
+// where the interpreter before it comes from a package of its own.
+func agentName(command []string) string {
+	switch base := path.Base(filepath.ToSlash(command[0])); base {
+	case "node", "bun", "deno", "python", "python3":
+		command = append([]string{base}, command[1:]...)
+	}
+	return serverName(command)
 }
 
 // check refuses what was meant as a flag: everything from the first word that is
@@ -274,7 +286,7 @@ func (x *agency) hear(signals <-chan os.Signal, over <-chan struct{}, end contex
 			}
 			// It is the person's last word, so it is not for the bridge to wait.
 			if _, err := x.agent.Kill(context.Background()); err != nil {
-				x.env.Warnf("acp: %v", err)
+				x.host.log.Error("the agent could not be killed", "error", err)
 			}
 		}
 	}
@@ -282,26 +294,32 @@ func (x *agency) hear(signals <-chan os.Signal, over <-chan struct{}, end contex
 
 // conclude ends the agent's run and says how it went.
 func (x *agency) conclude(result bridge.Result, seen *belay.Evidence, err error) error {
+	exit := x.exit(result.Reason)
 	living := result.Living
 	if seen != nil {
 		living = seen.Survivors // the newer word
 		x.run.Observe(*seen)
+		if len(seen.Spared) > 0 {
+			x.env.Warnf("acp: left alive on purpose: %s", nameAll(seen.Spared))
+		}
 	}
 	stopped := x.run.Cancellation() != nil
-	exit := x.exit(result.Reason)
-	if o := belay.Completed; exit == ExitDone {
-		x.run.Finish(o)
-	} else {
+	switch {
+	case stopped: // what was seen is its end
+	case exit == ExitDone:
+		x.run.Finish(belay.Completed)
+	default:
 		x.run.Finish(belay.Failed)
 	}
-	if err != nil {
-		x.env.Warnf("acp: %v", err)
-	}
-	if len(living) > 0 {
-		x.env.Warnf("acp: still alive: %s; to end them: kill -9 %s", nameAll(living), pids(living))
-		return exitWith(ExitSurvivors)
+	for _, err := range []error{x.agent.Err(), err} {
+		if err != nil {
+			x.env.Warnf("acp: %v", err)
+		}
 	}
 	switch {
+	case len(living) > 0:
+		x.env.Warnf("acp: still alive: %s; to end them: kill -9 %s", nameAll(living), pids(living))
+		return exitWith(ExitSurvivors)
 	case stopped:
 		return exitWith(ExitStopped)
 	case err != nil:
@@ -318,12 +336,6 @@ func (x *agency) exit(why bridge.Reason) int {
 		x.env.Warnf("acp: %s did not stop and was killed; the editor starts it again with the next thread (see \"belay receipts\")", x.name)
 		return ExitAgentKilled
 	case bridge.AgentGone:
-		select {
-		case <-x.agent.Done():
-		default:
-			x.env.Warnf("acp: %s closed its output and was ended", x.name)
-			return ExitFailed
-		}
 		exit := x.agent.Exit()
 		switch {
 		case exit.Unknown:

