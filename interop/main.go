@@ -54,7 +54,8 @@ type harness struct {
 	acp     table
 	sdks    table
 	agents  []acpAgent // that are installed
-	record  string     // folder for what went over the wire; "" = nothing is kept
+	under   bool
+	record  string // folder for what went over the wire; "" = nothing is kept
 }
 
 func run() int {
@@ -69,6 +70,7 @@ func run() int {
 	flag.StringVar(&h.record, "record", "", "write what went over the wire in the bare sessions of agents into this folder")
 	flag.IntVar(&h.jobs, "jobs", 4, "how many rows are run at once over HTTP; otherwise it is half of that")
 	flag.BoolVar(&bare, "bare", false, "run the bare rows only, without Belay")
+	flag.BoolVar(&h.under, "under", false, "of the agents run only the rows under Belay")
 	flag.BoolVar(&h.verbose, "v", false, "show the peers' stderr and every step")
 	flag.Parse()
 
