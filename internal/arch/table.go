@@ -188,6 +188,10 @@ var Table = []Row{
 		"AWS signatures, both ways: the SDK's own signer, which alone knows the canonical form; apart, so that rap stays light",
 	},
 
+	{"examples/rap", 6, nil, nil, "tests only: runs the three commands below it as processes"},
+	{"examples/rap/toolserver", 2, []string{".", "rap", "rap/schema"}, nil, "what an author of a tool server writes: the library and nothing else"},
+	{"examples/rap/runtime", 2, []string{".", "rap"}, nil, "what an author of a runtime writes"},
+	{"examples/rap/notifier", 2, []string{"rap"}, nil, "what the author of another runtime needs"},
 	{"examples/acp", 6, nil, nil, "tests only: runs the three commands below it as processes"},
 	{"examples/acp/agent", 2, []string{"acp"}, nil, "what an author of an agent writes: the library and nothing else"},
 	{"examples/acp/client", 2, []string{"acp"}, nil, "what an author of an editor writes"},
