@@ -60,7 +60,7 @@ func (f *Front) Calls(turn *belay.Run) []bridge.Fronted {
 	// What is below the turn has begun in it; a busy server remembers much more.
 	theirs, err := mesh.List(ctx, belay.Filter{Kinds: []belay.Kind{belay.KindCall, belay.KindTask}, Since: turn.Started(), Ended: true})
 	if err != nil {
-		f.o.Log.Warn("some MCP servers did not say what they are doing", "error", err)
+		f.o.Log.Debug("some MCP servers did not say what they are doing; they may be ending", "error", err)
 	}
 	for i := range theirs {
 		add(mesh, &theirs[i])

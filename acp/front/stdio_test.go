@@ -149,6 +149,7 @@ func TestACP_B27_StopOfOneCall(t *testing.T) {
 // receipt says so, and the next call of the session works. A second Stop by a
 // person goes on to force where the rules held it back.
 func TestACP_B11_Ladder(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, func(o *front.Options) {
 		o.Wrap = []string{"--enforce=lenient", "--grace=100ms", "--kill-after=100ms"}
 	})
@@ -179,6 +180,7 @@ func TestACP_B11_Ladder(t *testing.T) {
 // The end of the agent, and with it of a wrap's stdin, is the end of what is
 // behind it; a closed session is ended by Belay where the agent does not (ACP-B32).
 func TestACP_B32_ServersEnd(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	gone, kept, lives := newFake(t, "-deaf", "-stay"), newFake(t), newFake(t)
 	session, other := r.session(), r.session()
