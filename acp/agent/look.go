@@ -29,8 +29,19 @@ type program struct {
 	comm string
 	at   time.Time // when it was read
 	born time.Time
-	gone int // looks in a row that did not find the process
+	gone int   // looks in a row that did not find the process
+	seen bool  // by an earlier look
+	own  owner // whether it is of the agent's home; costs reads of folders
 }
+
+// owner is what is known of whose program one is.
+type owner uint8
+
+const (
+	notAsked owner = iota
+	ownsIt
+	ownsNot
+)
 
 // settled is the age from which on a process is taken for what it is: before, it
 // may still be its parent's copy.
@@ -56,8 +67,10 @@ func (a *Agent) surveyLocked(live []proc.Process) *survey {
 	s := &survey{nodes: make([]*node, 0, len(live)), at: make(map[proc.ID]*node, len(live))}
 	byPID := make(map[int]*node, len(live))
 	for _, p := range live {
-		n := &node{Process: p}
-		n.program, n.known = a.programLocked(p)
+		n := &node{Process: p, program: a.programs[p.ID()]}
+		n.known, n.program.seen = n.program.seen, true
+		n.program.gone = 0
+		a.programs[p.ID()] = n.program
 		n.Command = strings.Join(n.argv, " ")
 		if n.Command == "" {
 			n.Command = "[" + p.Comm + "]"
@@ -86,23 +99,45 @@ func (a *Agent) surveyLocked(live []proc.Process) *survey {
 	return s
 }
 
-// programLocked is what a process runs, from memory where that can be trusted, and
-// whether it was there before.
-func (a *Agent) programLocked(p proc.Process) (_ program, ok bool) {
+// fresh reports whether what is known of a process can still be believed.
+func (k program) fresh(p proc.Process, now time.Time) bool {
+	return k.comm == p.Comm && (k.at.Sub(k.born) > settled || now.Sub(k.at) < again)
+}
+
+// again is the least time between two looks at what one process runs: one strike
+// looks at all several times.
+const again = 5 * time.Millisecond
+
+// learn reads what the processes run of whom that is not known. It is called without
+// the lock, for it takes time, before a survey of the same processes.
+func (a *Agent) learn(live []proc.Process) {
 	now := time.Now()
-	known, ok := a.programs[p.ID()]
-	if ok && known.comm == p.Comm && known.at.Sub(known.born) > settled {
-		known.gone = 0
-		a.programs[p.ID()] = known
-		return known, true
+	var ask []proc.Process
+	a.mu.Lock()
+	for _, p := range live {
+		if !a.programs[p.ID()].fresh(p, now) {
+			ask = append(ask, p)
+		}
 	}
-	if ok && known.comm == p.Comm && now.Sub(known.at) < 5*time.Millisecond {
-		return known, true // one strike looks several times
+	a.mu.Unlock()
+	if len(ask) == 0 {
+		return
 	}
-	fresh := program{comm: p.Comm, at: now, born: p.Born}
-	fresh.exe, fresh.argv = proc.Program(p.PID)
-	a.programs[p.ID()] = fresh
-	return fresh, ok
+	read := make([]program, len(ask))
+	for i, p := range ask {
+		read[i] = program{comm: p.Comm, at: now, born: p.Born}
+		read[i].exe, read[i].argv = proc.Program(p.PID)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i, p := range ask {
+		old := a.programs[p.ID()]
+		read[i].seen, read[i].gone = old.seen, old.gone
+		if old.exe == read[i].exe && slices.Equal(old.argv, read[i].argv) {
+			read[i].own = old.own
+		}
+		a.programs[p.ID()] = read[i]
+	}
 }
 
 // missing is how many looks in a row a process must not be found in before what is
@@ -156,10 +191,25 @@ func (a *Agent) judgeLocked(n *node, depth int) kind {
 		}
 	case above == kept, a.keeps(n):
 		n.kind = kept
-	case above == ours && a.home.owns(n.exe, n.argv):
+	case above == ours && a.ownsLocked(n):
 		n.kind = ours
 	}
 	return n.kind
+}
+
+// ownsLocked reports whether a process runs one of the agent's own programs.
+func (a *Agent) ownsLocked(n *node) bool {
+	if a.home == nil {
+		return false
+	}
+	if n.own == notAsked {
+		n.own = ownsNot
+		if a.home.owns(n.exe, n.argv) {
+			n.own = ownsIt
+		}
+		a.programs[n.ID()] = n.program
+	}
+	return n.own == ownsIt
 }
 
 // wraps reports whether a process is the Belay in front of an MCP server: our own

@@ -369,14 +369,18 @@ func TestACP_B7_IdleLooksAtNothing(t *testing.T) {
 	r := start(t)
 	b, _, _ := r.turn(r.run(belay.KindSession, "session", nil), "one")
 	r.ticks("left", "")
-	b.Closed("tc-one")
-	time.Sleep(100 * time.Millisecond)
 	count := func() int {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return r.looks
 	}
-	before := count()
+	b.Closed("tc-one")
+	before, since := count(), time.Now()
+	for time.Since(since) < 300*time.Millisecond { // the last look is over then, also on a busy machine
+		if time.Sleep(10 * time.Millisecond); count() != before {
+			before, since = count(), time.Now()
+		}
+	}
 	time.Sleep(400 * time.Millisecond)
 	if after := count(); after != before {
 		t.Errorf("%d looks in 400 ms without an open tool call", after-before)
@@ -384,7 +388,7 @@ func TestACP_B7_IdleLooksAtNothing(t *testing.T) {
 	// Nor is it ever often.
 	b.Opened("tc-2", r.run(belay.KindCall, "second", b.run))
 	time.Sleep(time.Second)
-	if n := count() - before; n < 2 || n > 20 {
+	if n := count() - before; n < 1 || n > 20 {
 		t.Errorf("%d looks in the first second of a tool call", n)
 	}
 }

@@ -26,6 +26,7 @@ type target struct {
 // is their Stop.
 func (a *Agent) selection(t target, force bool) proc.Selection {
 	return proc.Selection{Pick: func(live []proc.Process) map[proc.ID]bool {
+		a.learn(live)
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		s := a.surveyLocked(live)

@@ -91,6 +91,7 @@ func (a *Agent) scan(do func(s *survey)) bool {
 			return false
 		}
 	}
+	a.learn(live)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.looks++
