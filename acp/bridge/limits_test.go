@@ -56,6 +56,7 @@ func TestACP_B4_AStopTakesEffectWhateverWaits(t *testing.T) {
 				for ; n < 20; n++ {
 					r.agent.say(chunk)
 				}
+				r.agent.say(saysCancel)
 				said <- n
 			}()
 			time.Sleep(time.Second)
@@ -66,7 +67,6 @@ func TestACP_B4_AStopTakesEffectWhateverWaits(t *testing.T) {
 			}
 			r.editor.say(sessionStop)
 			r.agent.hears(sessionStop)
-			r.agent.say(saysCancel)
 			time.Sleep(time.Second)
 			if d := r.run(belay.KindTurn); d.Receipt == nil || d.Receipt.Verdict != belay.Acknowledged {
 				t.Errorf("the agent's word was not read: %+v", d.Receipt)

@@ -312,7 +312,9 @@ func (b *Bridge) clock(t *turn) {
 			look = nil
 			b.lookAgain(ctx, t)
 		case <-final:
-			b.stopOver(t)
+			if t.run.Receipt().Final { // else the watch has ended with Serve
+				b.stopOver(t)
+			}
 			return
 		case <-b.ended:
 			return // the end of Serve sees to the rest
