@@ -91,18 +91,29 @@ func run(ctx context.Context, j *rap.Job) (rap.Result, error) {
 	cmd := exec.CommandContext(ctx, "sh", "-c", "exec "+in.Command)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // asked first
 	cmd.WaitDelay = 2 * time.Second                                       // killed then
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
+	out := &output{job: j}
+	cmd.Stdout, cmd.Stderr = out, out // the same: written to by one goroutine
 	err := cmd.Run()
-	text := strings.TrimSpace(out.String())
 	if ctx.Err() != nil {
-		j.Partial(text) // what there is, for the one who pressed Stop
 		return rap.Result{}, context.Cause(ctx)
 	}
 	if err != nil {
-		return rap.Result{}, fmt.Errorf("%w: %s", err, text)
+		return rap.Result{}, fmt.Errorf("%w: %s", err, out.text.String())
 	}
-	return rap.Result{Text: text}, nil
+	return rap.Result{Text: strings.TrimSpace(out.text.String())}, nil
+}
+
+// output is what a command has said so far: a Stop, whenever it comes, has that to
+// show.
+type output struct {
+	job  *rap.Job
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.text.Write(p)
+	o.job.Partial(strings.TrimSpace(o.text.String()))
+	return n, err
 }
 
 // askAndRun stays pending while the user is asked. A Stop withdraws the question.
