@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -253,18 +254,25 @@ func TestACP_L7_reader_handles_cancels(t *testing.T) {
 	})
 }
 
-// Result and cancel cross, 10,000 times: one answer each, and the caller sees
-// exactly one end.
+// Result and cancel cross, 10,000 times: the cancel is on its way while the handler
+// ends. One answer each, and the caller sees exactly one end.
 func TestACP_15_23_crossings(t *testing.T) {
 	const lanes, rounds = 8, 1250
+	var started [lanes]chan struct{} // the handler of this lane's request runs
+	for i := range started {
+		started[i] = make(chan struct{}, 1)
+	}
 	client, agent := acp.NewPipe()
-	var ran atomic.Int64
 	a := acp.NewConn(agent, acp.Options{Role: acp.RoleAgent, Handler: func(ctx context.Context, r *acp.Request) (any, error) {
 		if r.Method() == acp.MethodInitialize {
 			return json.RawMessage(`{"protocolVersion":1}`), nil
 		}
-		n := ran.Add(1)
-		switch n % 4 {
+		var p struct{ Lane, Round int }
+		if err := r.Decode(&p); err != nil {
+			return nil, err
+		}
+		started[p.Lane] <- struct{}{}
+		switch p.Round % 4 {
 		case 0:
 			return "normal", nil
 		case 1:
@@ -274,12 +282,13 @@ func TestACP_15_23_crossings(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		default:
-			select {
-			case <-ctx.Done():
-				return nil, context.Cause(ctx)
-			case <-time.After(time.Duration(n%50) * time.Microsecond):
-				return "normal", nil
+			for range p.Round % 7 {
+				runtime.Gosched()
 			}
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			return "normal", nil
 		}
 	}})
 	endConn(t, a)
@@ -295,11 +304,18 @@ func TestACP_15_23_crossings(t *testing.T) {
 		wg.Go(func() {
 			for i := range rounds {
 				ctx, cancel := context.WithCancel(t.Context())
-				stop := time.AfterFunc(time.Duration((i*7+lane*13)%90)*time.Microsecond, cancel)
+				crossed := make(chan struct{})
+				go func() {
+					defer close(crossed)
+					<-started[lane]
+					for range i % 5 {
+						runtime.Gosched()
+					}
+					cancel()
+				}()
 				var got string
-				err := c.Call(ctx, "_x", nil, &got)
-				stop.Stop()
-				cancel()
+				err := c.Call(ctx, "_x", map[string]int{"lane": lane, "round": i}, &got)
+				<-crossed
 				switch {
 				case err == nil && (got == "normal" || got == "partial"):
 					results.Add(1)
@@ -323,8 +339,8 @@ func TestACP_15_23_crossings(t *testing.T) {
 			t.Errorf("%d answers to %s", n, id)
 		}
 	}
-	if len(count.answers) < lanes*rounds/2 {
-		t.Errorf("only %d requests were answered", len(count.answers))
+	if want := lanes*rounds + 1; len(count.answers) != want { // and initialize
+		t.Errorf("%d requests were answered, want %d", len(count.answers), want)
 	}
 }
 

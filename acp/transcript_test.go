@@ -139,16 +139,16 @@ func (p *player) settle() {
 		synctest.Wait()
 		select {
 		case line := <-p.hand.lines:
-			if line != "" {
-				p.say(theirs + line)
-				continue
-			}
-		case word := <-p.came:
-			p.say("= " + word)
+			p.say(theirs + line)
 			continue
 		default:
 		}
-		return
+		select { // what came of it is told after what passed
+		case word := <-p.came:
+			p.say("= " + word)
+		default:
+			return
+		}
 	}
 }
 

@@ -199,15 +199,50 @@ func TestACP_65_66_v2_permission(t *testing.T) {
 				t.Error(err)
 			}
 			var cause *belay.Cancellation
-			want := belay.CausePeer // the agent withdrew it
-			if alone {
-				want = belay.CauseUser
-			}
-			if err := context.Cause(dialog); !errors.As(err, &cause) || cause.Cause != want {
+			// The agent withdraws it. If it is answered early, either can be first.
+			if err := context.Cause(dialog); !errors.As(err, &cause) || cause.Cause != belay.CausePeer && !alone {
 				t.Errorf("alone %v: the dialog ended with %v", alone, err)
 			}
 			if n := b.wire.count("< ", "$/cancel_request"); n > 1 {
 				t.Errorf("%d withdrawals", n)
+			}
+		})
+	}
+}
+
+// The same with an agent that withdraws nothing.
+func TestACP_66_v2_early_answer(t *testing.T) {
+	for background, early := range map[string]bool{`,"background":[]`: true, ``: false, `,"background":null`: false, `,"background":[{"type":"_x"}]`: false, `,"background":7`: false} {
+		synctest.Test(t, func(t *testing.T) {
+			clientEnd, agentEnd, _ := newWire(t, true, false)
+			co := editorV2()
+			co.Info = acp.Info{Name: "editor"}
+			co.RequestPermission = func(ctx context.Context, _ *acp.Request) (acp.PermissionAnswer, error) {
+				<-ctx.Done()
+				return acp.PermissionAnswer{}, ctx.Err()
+			}
+			c := acp.NewClient(clientEnd, co)
+			endConn(t, c.Conn())
+			agent := newRaw(t, agentEnd)
+			go func() { _, _ = c.Initialize(t.Context()) }()
+			agent.send(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":2,"info":{"name":"a","version":"1"}}}`, idOf(t, agent.next()))
+			synctest.Wait()
+			ctx, cancel := context.WithCancel(t.Context())
+			done := async(func() error { _, err := c.Prompt(ctx, "s", acp.Text("x")); return err })
+			agent.send(`{"jsonrpc":"2.0","id":%s,"result":{"messageId":"m"}}`, idOf(t, agent.next()))
+			agent.send(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"state_update","state":"running"%s}}}`, background)
+			agent.send(`{"jsonrpc":"2.0","id":1,"method":"session/request_permission","params":{"sessionId":"s","title":"?","options":[{"optionId":"ok","name":"Allow","kind":"allow_once"}]}}`)
+			synctest.Wait()
+			cancel()
+			agent.wantPart("session/cancel")
+			if early {
+				agent.want(`{"jsonrpc":"2.0","id":1,"result":{"outcome":{"outcome":"cancelled"}}}`)
+			} else {
+				agent.silent(time.Second)
+			}
+			agent.send(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":{"sessionUpdate":"state_update","state":"idle","stopReason":"cancelled"}}}`)
+			if err := <-done; err != nil {
+				t.Error(err)
 			}
 		})
 	}
