@@ -44,8 +44,9 @@ type Job struct {
 	partial    string
 	spoken     bool // spoke is closed
 	subscribed bool
-	final      bool // the last message is chosen; nothing is sent but it
-	unproven   bool // the work has returned, and it cannot say that it has ended
+	kept       func(*belay.Cancellation) bool // whether the subscription outlives this Stop; nil: none does
+	final      bool                           // the last message is chosen; nothing is sent but it
+	unproven   bool                           // the work has returned, and it cannot say that it has ended
 }
 
 // prepare makes what the zero Job lacks.
@@ -241,6 +242,15 @@ func (j *Job) stopped() {
 		text = "Error: Cancelled before start."
 	}
 	j.deliverFinal(j.closing(text, "[cancelled]"))
+}
+
+// goesOn reports whether what was stopped is kept: with the end of this program a
+// subscription that is taken up again by the next one has no last event.
+func (j *Job) goesOn() bool {
+	j.mu.Lock()
+	kept := j.kept
+	j.mu.Unlock()
+	return kept != nil && kept(j.run.Cancellation())
 }
 
 // StillRunning ends the text of a stopped call whose work was not seen to end: a

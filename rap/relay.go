@@ -166,8 +166,11 @@ func (r *Relay) follow(ctx context.Context, j *Job, th *Thread, c *Pending, resu
 		_ = th.CancelSubscription(c.ID(), belay.Cancellation{Cause: belay.CausePeer, Reason: "the runtime has not taken the subscription"})
 		return Result{}, err
 	}
-	if data, err := json.Marshal(relayKeep{Callback: j.inv.CallbackURL, Group: j.inv.GroupID, ID: j.inv.ID}); err == nil {
-		_ = th.Keep(c.ID(), data) // it has ended already, or it is kept
+	data, err := json.Marshal(relayKeep{Callback: j.inv.CallbackURL, Group: j.inv.GroupID, ID: j.inv.ID})
+	if err == nil && th.Keep(c.ID(), data) == nil && r.rt.o.Store != nil {
+		j.mu.Lock()
+		j.kept = r.rt.ending
+		j.mu.Unlock()
 	}
 	for {
 		select {

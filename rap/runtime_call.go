@@ -402,6 +402,7 @@ func (c *Pending) endLocked(r *ToolResult, err error) {
 	}
 	c.over, c.result, c.err = true, r, err
 	close(c.done)
+	c.th.rt.log.Debug("a call has ended", "server", c.server.Name, "operation", c.tool, "run", c.run.ID(), "took", time.Since(c.run.Started()), "error", err) // RAP-42
 	if c.dismiss != nil {
 		why := err
 		if why == nil {

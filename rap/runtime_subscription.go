@@ -183,12 +183,40 @@ func (rt *Runtime) retireSubscription(s *Subscription) {
 	})
 }
 
-// stopped is the run's OnCancel.
-func (s *Subscription) stopped(_ *belay.Run, _ *belay.Cancellation) {
+// stopped is the run's OnCancel. The end of the program is not that of a durable
+// subscription.
+func (s *Subscription) stopped(_ *belay.Run, why *belay.Cancellation) {
+	ending := s.th.rt.ending(why)
 	s.th.mu.Lock()
 	defer s.th.mu.Unlock()
+	if ending && s.stored {
+		s.staying, s.th.stays = true, true
+	}
 	s.endLocked()
 }
+
+// ending reports whether something was stopped because the program ends.
+func (rt *Runtime) ending(why *belay.Cancellation) bool {
+	for range maxAbove {
+		switch {
+		case why == nil:
+			return false
+		case why.Cause == belay.CauseShutdown:
+			return true
+		case why.Cause != belay.CauseParent:
+			return false
+		}
+		above, err := rt.o.Tree.Run(why.Origin)
+		if err != nil {
+			return false
+		}
+		why = above.Cancellation()
+	}
+	return false
+}
+
+// maxAbove bounds how far up the reason of a Stop is looked for.
+const maxAbove = 16
 
 // errStays is why nobody is told that a durable subscription's run has ended with
 // the program.

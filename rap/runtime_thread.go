@@ -73,6 +73,7 @@ type Thread struct {
 	subs    map[string]*Subscription
 	views   map[string]*ViewUpdate
 	closed  bool
+	stays   bool     // a subscription of it goes on after the end of the program
 	queue   []func() // for Events, at most maxQueue
 	working bool     // somebody empties the queue
 }
@@ -242,7 +243,7 @@ func (th *Thread) shut(c belay.Cancellation, ending bool) {
 	calls := slices.Collect(maps.Values(th.calls))
 	subs := slices.Collect(maps.Values(th.subs))
 	th.views = map[string]*ViewUpdate{}
-	stays := false
+	stays := ending && th.stays
 	for _, s := range subs {
 		s.staying = ending && s.stored
 		stays = stays || s.staying
