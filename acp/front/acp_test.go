@@ -1,6 +1,7 @@
 package front_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -212,6 +213,30 @@ func TestACP_B27_OperatorsStop(t *testing.T) {
 		return strings.Contains(m.Raw, "the tool said") && strings.Contains(m.Raw, "Cancelled") && strings.Contains(m.Raw, "cost")
 	})
 	e.ok(err)
+}
+
+// A server that the user has put behind wrap in the agent's own configuration is
+// placed as well: the Stop of the only turn reaches it, and leaves it to the next.
+func TestACP_B13_OwnConfiguration(t *testing.T) {
+	f := newFake(t)
+	own, err := json.Marshal(slices.Concat([]string{os.Args[0], "wrap", "--name=own", "--"}, f.argv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(envOwn, string(own))
+	e := newEditor(t, "--linger=20ms")
+	e.open("session/new", "s_1")
+	e.open("session/new", "s_2")
+	for _, session := range []string{"s_1", "s_2"} {
+		id := e.prompt(session, fmt.Sprintf(`{"server":"own","key":"%s"}`, session))
+		e.saw(f, session, "tick")
+		if kinds, _ := e.path(fmt.Sprintf("%q", session)); strings.Join(kinds, " < ") != "call < turn < session < session" {
+			t.Errorf("the tree is %v", kinds)
+		}
+		e.stop(session)
+		e.result(id)
+		e.saw(f, session, "stopped")
+	}
 }
 
 // A closed session's servers end although the agent keeps them; and when Belay is

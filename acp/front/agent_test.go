@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -19,6 +20,9 @@ import (
 // told of, and has the defects that matter here: it answers a Stop at once and
 // tells its servers nothing, and it never ends them.
 const agentMarker = "front-test-agent"
+
+// envOwn names a command line of the agent's own configuration, as JSON.
+const envOwn = "FRONT_TEST_OWN"
 
 // prompt is what a prompt's text says is to be done.
 type prompt struct {
@@ -82,6 +86,12 @@ func agentMain() int {
 				e := &m.Params.MCPServers[i]
 				a.servers[session+e.Name] = startServer(e)
 			}
+			if own := os.Getenv(envOwn); own != "" { // of its own configuration, for all sessions
+				if a.servers["own"] == nil {
+					a.servers["own"] = startOwn(own)
+				}
+				a.servers[session+"own"] = a.servers["own"]
+			}
 			a.answer(m.ID, map[string]any{"sessionId": session})
 		case "session/prompt":
 			var p prompt
@@ -131,6 +141,21 @@ func (a *testAgent) endTurn(session string, id json.RawMessage, reason string) {
 	delete(a.prompts, session)
 	a.mu.Unlock()
 	a.answer(open, map[string]any{"stopReason": reason})
+}
+
+// startOwn starts a server with the environment that the agent has.
+func startOwn(text string) func(prompt) string {
+	var e got
+	var argv []string
+	if err := json.Unmarshal([]byte(text), &argv); err != nil {
+		return nil
+	}
+	e.Command, e.Args = argv[0], argv[1:]
+	for _, v := range os.Environ() {
+		name, value, _ := strings.Cut(v, "=")
+		e.Env = append(e.Env, struct{ Name, Value string }{name, value})
+	}
+	return startServer(&e)
 }
 
 // startServer starts or connects to a server as an agent does.

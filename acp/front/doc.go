@@ -22,6 +22,10 @@
 // the Stops of what it was told over the same connection. From there on the MCP
 // gateway's rules hold: told, grace, force, receipt.
 //
+// Servers of the agent's own configuration are not the editor's to name. Where the
+// user has put them behind belay wrap, they attach below the agent's run, and their
+// calls are placed, too, as long as one turn runs or they name their tool call.
+//
 // # Which tool call
 //
 // The bridge registers the agent's tool calls below their turn, with the label

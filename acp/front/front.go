@@ -25,6 +25,10 @@ type Options struct {
 	Belay string      // the path of Belay's own binary; required
 	Log   *slog.Logger
 
+	// Agent is the run of the agent itself, below which wrap processes attach that it
+	// has in a configuration of its own. Zero: there are none.
+	Agent belay.RunID
+
 	// Server is this process's socket, by which wrap processes attach. Nil: a
 	// command passes as it is, since no Stop would reach what is behind it.
 	Server *local.Server
@@ -60,6 +64,8 @@ type Front struct {
 	o  Options
 	wg sync.WaitGroup // ends of sessions; Add under mu while !closed
 
+	vain atomic.Int32 // waits in a row for tool calls that the agent did not tell of
+
 	listen sync.Mutex // held while the listener is made; before mu
 
 	// mu guards the fields below, and those of sessions. It is held for moments.
@@ -77,8 +83,6 @@ type session struct {
 	run   *belay.Run
 	turn  *belay.Run // that runs; nil: none
 	sites []*site
-
-	vain atomic.Int32 // waits in a row for tool calls that the agent did not tell of
 }
 
 var _ bridge.Front = (*Front)(nil)
@@ -207,5 +211,6 @@ func (f *Front) End(ctx context.Context) error {
 type site struct {
 	path string // 130 random bits
 	name string
+	of   entry // that it was made for
 	lone *serve.Lone
 }

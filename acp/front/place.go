@@ -16,28 +16,41 @@ const labelToolCall = "tool_call_id"
 
 // Where names the runs below which a call of a server of the session may hang,
 // the most fitting first: the tool call, the turn. It is [local.Options.Place] for
-// wrap processes. None for a run that is no session of this front, and while no
-// turn runs. It may wait some milliseconds for the agent to tell of the tool call.
+// wrap processes. Those of the agent's own configuration ([Options.Agent]) serve all
+// sessions: their calls belong to the tool call that they name, or to the only turn
+// that runs. None for any other run, and while no turn runs. It may wait some
+// milliseconds for the agent to tell of the tool call.
 func (f *Front) Where(run belay.RunID, call local.Asked) []belay.RunID {
-	turn, s := f.turnOf(run)
-	if turn == nil {
+	turns := f.turnsOf(run)
+	if len(turns) == 0 {
 		return nil
 	}
-	if tool := f.announced(s, turn, &call); !tool.IsZero() {
-		return []belay.RunID{tool, turn.ID()}
+	turn, tool := f.announced(turns, &call)
+	switch {
+	case turn == nil:
+		return nil
+	case tool.IsZero():
+		return []belay.RunID{turn.ID()}
 	}
-	return []belay.RunID{turn.ID()}
+	return []belay.RunID{tool, turn.ID()}
 }
 
-// turnOf is the turn that runs in a session; nil: none.
-func (f *Front) turnOf(run belay.RunID) (*belay.Run, *session) {
+// turnsOf are the turns that run in a session, at most one; or in all sessions.
+func (f *Front) turnsOf(run belay.RunID) (turns []*belay.Run) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s := f.sessions[run]
-	if s == nil {
-		return nil, nil
+	if s := f.sessions[run]; s != nil && s.turn != nil {
+		turns = append(turns, s.turn)
 	}
-	return s.turn, s
+	if run != f.o.Agent || run.IsZero() {
+		return turns
+	}
+	for _, s := range f.sessions {
+		if s.turn != nil {
+			turns = append(turns, s.turn)
+		}
+	}
+	return turns
 }
 
 // An agent tells of a tool call on one pipe and then calls the server on another,
@@ -49,23 +62,38 @@ const (
 	maxVain      = 3
 )
 
-// announced is the run of the tool call that a call belongs to; zero: that cannot
-// be told.
-func (f *Front) announced(s *session, turn *belay.Run, call *local.Asked) belay.RunID {
-	tool, named := f.toolCall(turn, call)
-	if named || call.ToolUse == "" || s.vain.Load() >= maxVain {
-		return tool
+// announced is the turn that a call belongs to, nil if that cannot be told, and the
+// run of the tool call there, zero if that cannot be told.
+func (f *Front) announced(turns []*belay.Run, call *local.Asked) (turn *belay.Run, tool belay.RunID) {
+	if len(turns) == 1 {
+		turn = turns[0]
+	}
+	find := func() (named bool) {
+		for _, t := range turns {
+			run, named := f.toolCall(t, call)
+			if named {
+				turn, tool = t, run
+				return true
+			}
+			if len(turns) == 1 {
+				tool = run
+			}
+		}
+		return false
+	}
+	if find() || call.ToolUse == "" || f.vain.Load() >= maxVain {
+		return turn, tool
 	}
 	for poll, waited := announcePoll, time.Duration(0); waited < announceWait; poll *= 2 {
 		time.Sleep(poll)
 		waited += poll
-		if tool, named = f.toolCall(turn, call); named {
-			s.vain.Store(0)
-			return tool
+		if find() {
+			f.vain.Store(0)
+			return turn, tool
 		}
 	}
-	s.vain.Add(1)
-	return tool
+	f.vain.Add(1)
+	return turn, tool
 }
 
 // toolCall is the run of the open tool call of the agent that a call belongs to, and

@@ -95,6 +95,53 @@ func TestACP_B13_WhichToolCall(t *testing.T) {
 	}
 }
 
+// A server of the agent's own configuration serves all sessions: its calls belong to
+// the tool call that they name, or to the only turn that runs.
+func TestACP_B13_OwnServers(t *testing.T) {
+	tree := belay.NewTree(belay.Options{})
+	register := func(kind belay.Kind, above *belay.Run, labels map[string]string) *belay.Run {
+		t.Helper()
+		run, err := tree.Register(belay.Spec{Kind: kind, Name: "run", Parent: above, Labels: labels})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return run
+	}
+	agent := register(belay.KindSession, nil, nil)
+	f := New(Options{Tree: tree, Agent: agent.ID()})
+	at := func(use string, want ...*belay.Run) {
+		t.Helper()
+		got := f.Where(agent.ID(), local.Asked{Server: "own", Tool: "read", ToolUse: use})
+		if len(got) != len(want) {
+			t.Fatalf("%v, want %d", got, len(want))
+		}
+		for i := range got {
+			if got[i] != want[i].ID() {
+				t.Errorf("%d is %s, want %s", i, got[i], want[i].ID())
+			}
+		}
+	}
+	at("")
+	var turns, tools []*belay.Run
+	for i := range 2 {
+		session := register(belay.KindSession, agent, nil)
+		if _, _, err := f.Rewrite(t.Context(), session, []byte("[]")); err != nil {
+			t.Fatal(err)
+		}
+		turn := register(belay.KindTurn, session, nil)
+		f.Place(session, turn)
+		turns = append(turns, turn)
+		tools = append(tools, register(belay.KindCall, turn, map[string]string{labelToolCall: string(rune('a' + i))}))
+		if i == 0 {
+			at("", turn)
+		}
+	}
+	at("") // two turns run
+	at("a", tools[0], turns[0])
+	at("b", tools[1], turns[1])
+	at("c")
+}
+
 // A call that is read before the tool call that it names waits for it; an agent
 // that never tells of what it names is not waited for again and again.
 func TestACP_B13_CallBeforeItsToolCall(t *testing.T) {

@@ -54,7 +54,7 @@ func TestACP_B11_Rewrite(t *testing.T) {
 	}
 	// The same again, as session/load does with a session that lives.
 	again, _, _ := r.rewrite(session, in)
-	if again[2].URL == list[2].URL || again[0].Command != list[0].Command {
+	if again[2].URL != list[2].URL || again[3].URL != list[3].URL || again[0].Command != list[0].Command {
 		t.Errorf("again: %+v", again)
 	}
 }
@@ -114,9 +114,12 @@ func TestACP_B11_Bounds(t *testing.T) {
 	if len(list) != 300 || len(passed) != 44 || list[255].Command == "a" || list[256].Command != "a" {
 		t.Errorf("%d, passed %d", len(list), len(passed))
 	}
-	web := webEntry("http", "w", "http://127.0.0.1:1/", "")
-	for range 3 {
-		_, _, passed = r.rewrite(session, "["+strings.TrimSuffix(strings.Repeat(web+",", 100), ",")+"]")
+	for n := range 3 {
+		var entries []string
+		for i := range 100 {
+			entries = append(entries, webEntry("http", "w", fmt.Sprintf("http://127.0.0.1:1/%d/%d", n, i), ""))
+		}
+		_, _, passed = r.rewrite(session, array(entries...))
 	}
 	if len(passed) != 44 || !strings.Contains(passed[0].Why, "too many") {
 		t.Errorf("passed %+v", passed)

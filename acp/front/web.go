@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -32,6 +33,9 @@ func (f *Front) open(ctx context.Context, run *belay.Run, e *entry) (string, err
 		f.o.Log.Warn("MCP servers that are reached by HTTP cannot be put behind Belay", "error", err)
 		return "", errNoListen
 	}
+	if path := f.known(run, e); path != "" { // session/load of a session that lives
+		return base + path + e.below(), nil
+	}
 	name := cmp.Or(e.name, "server")
 	d := serve.Definition{Server: config.New(name, f.o.Policy)}
 	d.URL, d.Headers = e.address, e.header
@@ -47,14 +51,35 @@ func (f *Front) open(ctx context.Context, run *belay.Run, e *entry) (string, err
 	if err != nil {
 		return "", err
 	}
-	if err := f.add(run, &site{path: path, name: name, lone: lone}); err != nil {
+	if err := f.add(run, &site{path: path, name: name, of: *e, lone: lone}); err != nil {
 		_ = lone.Close(ctx, belay.Cancellation{Cause: belay.CauseShutdown})
 		return "", err
 	}
+	return base + path + e.below(), nil
+}
+
+// below is what an agent asks for below the path: that of the one stream.
+func (e *entry) below() string {
 	if e.kind == sse {
-		path += "/sse"
+		return "/sse"
 	}
-	return base + path, nil
+	return ""
+}
+
+// known is the path that an entry of the session has already; "": none.
+func (f *Front) known(run *belay.Run, e *entry) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.sessions[run.ID()]
+	if s == nil {
+		return ""
+	}
+	for _, site := range s.sites {
+		if site.of.kind == e.kind && site.of.name == e.name && site.of.address == e.address && maps.Equal(site.of.header, e.header) {
+			return site.path
+		}
+	}
+	return ""
 }
 
 // cutLabel is a name as a label takes it.

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -188,7 +187,10 @@ func post(t *testing.T, url, host, origin string) int {
 func TestACP_B12_Strangers(t *testing.T) {
 	r := newRig(t)
 	_, seen, url := upstream(t, "http", false)
-	entries := slices.Repeat([]string{webEntry("http", "web", url, "")}, 50)
+	var entries []string
+	for i := range 50 {
+		entries = append(entries, webEntry("http", fmt.Sprint("web", i), url, ""))
+	}
 	list, _, _ := r.rewrite(r.session(), array(entries...))
 	paths := map[string]bool{}
 	base := ""

@@ -43,7 +43,7 @@ func (c *acpCmd) front(x *agency) (bridge.Front, func()) {
 	}
 	h := x.host
 	o := front.Options{
-		Tree: h.tree, Belay: self, Log: h.log, Server: h.server, Owner: h.owner, Facts: h.facts,
+		Tree: h.tree, Agent: x.run.ID(), Belay: self, Log: h.log, Server: h.server, Owner: h.owner, Facts: h.facts,
 		Wrap: c.wrapFlags(), Policy: c.serverPolicy(),
 	}
 	if h.server != nil {
