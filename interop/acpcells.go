@@ -268,14 +268,18 @@ func (x *acpRun) told(limit time.Duration) {
 	x.r.told, x.r.toldAfter = end.word, max(0, end.at.Sub(x.at))
 }
 
-// countWork counts the work's processes; the last time is some seconds after the
-// editor's answer: an agent that takes its time to answer has it.
+// countWork counts the work's processes. Where some are left at last, they are
+// counted once more three seconds after the editor's answer: force begins when
+// the agent has had its time to answer.
 func (x *acpRun) countWork() {
 	x.count(acpSample[:3], x.ofWork)
-	if end, err := x.s.ended(x.turn, 0); err == nil && len(x.r.left) > 0 {
+	if len(x.r.left) == 0 {
+		return
+	}
+	if end, err := x.s.ended(x.turn, acpPatience-time.Since(x.at)); err == nil {
 		time.Sleep(time.Until(end.at.Add(acpGone)))
 		x.r.left = x.ofWork()
-		x.r.alive[2] = len(x.r.left)
+		x.r.alive[len(x.r.alive)-1] = len(x.r.left)
 	}
 }
 
@@ -352,7 +356,7 @@ func (x *acpRun) stopAsking() error {
 	if err := x.s.stop(); err != nil {
 		return err
 	}
-	x.countWork()
+	x.count(acpSample[:3], x.ofWork)
 	allow, err := allowing(m.Params)
 	if err != nil {
 		return err

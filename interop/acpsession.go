@@ -15,10 +15,11 @@ import (
 	"github.com/belayhq/belay/internal/faketool"
 )
 
-// How long a bare agent may take for a step that is not measured.
+// How long an agent may take for a step that is not measured, on a machine that
+// stalls.
 const (
-	acpStart = 40 * time.Second // from its start to the MCP server's list of tools
-	acpWork  = 30 * time.Second // from the prompt to the tool's first sign
+	acpStart = 90 * time.Second // for each step from its start to the MCP server's list of tools
+	acpWork  = 60 * time.Second // from the prompt to the tool's first sign
 )
 
 // acpProcess is a process of a session.
