@@ -39,7 +39,7 @@ func (b *Bridge) admitChild(r *request, e *jsonrpc.Envelope, line []byte) bool {
 		return true
 	}
 	if r.t.stop != nil {
-		return b.passesStop(r, e, line)
+		return b.passesStop(r)
 	}
 	if r.t.run.Cancellation() != nil {
 		r.t.children = append(r.t.children, r) // its Stop is on its way here, and the agent is to be told of that first
@@ -73,20 +73,19 @@ func (b *Bridge) admitChild(r *request, e *jsonrpc.Envelope, line []byte) bool {
 
 // passesStop answers a request of a turn that is being stopped, so that it does not
 // reach the editor; what only ends something passes (ACP-B16).
-func (b *Bridge) passesStop(r *request, _ *jsonrpc.Envelope, _ []byte) bool {
+func (b *Bridge) passesStop(r *request) bool {
 	switch {
 	case acp.Dialog(r.method):
 		r.answer(acp.Dismissed(r.method))
-		r.t.noteCut("a new question of the agent was answered: cancelled")
+		r.t.noteCut()
 	case strings.HasPrefix(r.method, "fs/"), r.method == acp.MethodCreateTerminal:
 		r.fail(acp.CodeCancelled, acp.CancelledText, nil)
-		r.t.noteCut("a new request of the agent was refused: " + r.method)
+		r.t.noteCut()
 	case strings.HasPrefix(r.method, "terminal/"):
-		b.terminalAsked(r)
 		return true
 	default:
 		r.fail(acp.CodeCancelled, acp.CancelledText, nil)
-		r.t.noteCut("a new request of the agent was refused: " + r.method)
+		r.t.noteCut()
 	}
 	return false
 }
@@ -121,14 +120,6 @@ func (r *request) aboutTerminal(e *jsonrpc.Envelope, line []byte) string {
 		}
 	}
 	return id
-}
-
-// terminalAsked exists so that what the agent does about its terminals after a Stop
-// is on the receipt.
-func (b *Bridge) terminalAsked(r *request) {
-	if r.t != nil && r.t.stop != nil && r.method != acp.MethodTerminalOutput {
-		b.log.Debug("the agent ends its terminal after the Stop", "method", r.method)
-	}
 }
 
 // childAnswered takes the editor's answer to a request of the agent, which is then
@@ -225,7 +216,7 @@ func (b *Bridge) dismiss(r *request, withdraw bool) {
 		return
 	}
 	if r.t != nil {
-		r.t.noteCut("an open question of the agent was answered: cancelled")
+		r.t.noteCut()
 		r.t.lets(r)
 	}
 	r.answer(acp.Dismissed(r.method))
@@ -275,7 +266,7 @@ func (b *Bridge) cutChildren(t *turn) {
 			continue
 		}
 		r.tell()
-		t.noteCut("an open request of the agent was cut: " + r.method)
+		t.noteCut()
 		b.childOver(r, belay.Cancelled)
 		r.fail(acp.CodeCancelled, acp.CancelledText, nil)
 	}
@@ -293,7 +284,7 @@ func (b *Bridge) killTerminals(t *turn) {
 		}
 		x.over = true
 		params := fmt.Appendf(nil, `{"sessionId":%s,"terminalId":%s}`, quote(t.s.id), quote(id))
-		t.noteCut("terminal " + id + " was killed")
+		t.noteCut()
 		b.ask(b.editor, acp.MethodKillTerminal, params, func(*jsonrpc.Envelope, []byte) {
 			b.lookAtTerminal(t, id, params, 8)
 		})
@@ -319,10 +310,13 @@ func (b *Bridge) lookAtTerminal(t *turn, id string, params []byte, times int) {
 
 // terminalGone is evidence of a stopped turn, but never all of it.
 func (t *turn) terminalGone(id string) {
-	t.run.Observe(belay.Evidence{Kind: belay.SeenProcessGone, Scope: belay.ScopeLocalTree, Open: true, Detail: "the editor says that terminal " + id + " has exited"})
-	if t.stop != nil {
-		t.stop.gone = true
+	e := belay.Evidence{Kind: belay.SeenProcessGone, Scope: belay.ScopeLocalTree, Detail: "the editor says that terminal " + id + " has exited"}
+	if t.stop != nil && t.stop.gone == nil {
+		whole := e
+		t.stop.gone = &whole
 	}
+	e.Kind = partGone
+	t.run.Observe(e)
 }
 
 // ask sends a request of Belay's own. reply gets the answer with the lock held, or

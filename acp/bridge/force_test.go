@@ -87,8 +87,9 @@ func TestACP_B14_ASilentAgentsShellIsEndedAtGrace(t *testing.T) {
 		r.stopWithTool(tree, 1, 0)
 		time.Sleep(4500 * time.Millisecond)
 		r.want("the processes", tree.did(), "2s turn term all=false\n4s turn kill all=false")
-		if d := r.verdict(belay.KindTurn, belay.Confirmed); d.Work != belay.Stopping {
-			t.Errorf("the agent has not said anything yet, and the ladder ended: %+v", d)
+		// The agent has not said anything yet: it may start the next one.
+		if d := r.verdict(belay.KindTurn, belay.Signalled); d.Work != belay.Stopping {
+			t.Errorf("%+v", d)
 		}
 		r.agent.say(saysCancel)
 		time.Sleep(time.Second)
@@ -154,6 +155,26 @@ func secondStop(t *testing.T, door string) {
 	})
 }
 
+// What was open is ended, others live on: that is no proof for the turn.
+func TestACP_B25_LivingOthersAreNoProof(t *testing.T) {
+	forced(t, Settings{}, func(r *rig, tree *fakeTree) {
+		r.stopWithTool(tree, 1, 1)
+		r.agent.say(saysCancel)
+		time.Sleep(3 * time.Second)
+		r.want("the processes", tree.did(), "500ms turn term all=false")
+		d := r.verdict(belay.KindTurn, belay.Acknowledged)
+		if len(d.Receipt.Survivors) != 1 || d.Receipt.OK() || !d.Receipt.Final || d.Held == "" {
+			t.Errorf("%+v", d.Receipt)
+		}
+		r.verdict(belay.KindCall, belay.Confirmed)
+		r.operator(belay.KindTurn, true)
+		time.Sleep(time.Second)
+		if d := r.verdict(belay.KindTurn, belay.Confirmed); !d.Receipt.OK() {
+			t.Errorf("%+v", d.Receipt)
+		}
+	})
+}
+
 // A press in the editor while the agent is silent: TERM, KILL, then its deadline.
 func TestACP_B15_EachPressTakesTheNextStep(t *testing.T) {
 	forced(t, Settings{Grace: 20 * time.Second}, func(r *rig, tree *fakeTree) {
@@ -196,6 +217,7 @@ func TestACP_B24_LenientNeverKillsTheAgent(t *testing.T) {
 		r.stopWithTool(tree, 1, 0)
 		time.Sleep(time.Minute)
 		r.want("the processes", tree.did(), "2s turn term all=false\n4s turn kill all=false")
+		r.verdict(belay.KindTurn, belay.Signalled)
 		if d := r.run(belay.KindTurn); !d.Receipt.Final || !strings.Contains(d.Held, "lenient") {
 			t.Errorf("%+v", d.Receipt)
 		}

@@ -126,8 +126,11 @@ func (p *peer) hears(want ...string) {
 // test is.
 func newRig(t *testing.T, o Options, plays ...func(in io.Reader, out io.Writer)) *rig {
 	t.Helper()
-	r := &rig{T: t, tree: belay.NewTree(belay.Options{}), served: make(chan struct{})}
-	o.Tree = r.tree
+	r := &rig{T: t, tree: o.Tree, served: make(chan struct{})}
+	if r.tree == nil {
+		r.tree = belay.NewTree(belay.Options{})
+		o.Tree = r.tree
+	}
 	if testing.Verbose() {
 		o.Log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}

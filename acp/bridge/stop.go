@@ -38,7 +38,7 @@ type stopping struct {
 	said      *belay.Evidence
 	word      string          // what the agent said, where the editor was told something else
 	alive     []belay.Process // of open tool calls, seen after the Stop
-	gone      bool            // a process of the turn was seen, and then seen gone
+	gone      *belay.Evidence // what was alive of its open tool calls was seen gone
 	forced    bool            // force was used
 	still     int             // signs of life
 	beyond    chan struct{}   // closed when a person presses after the last step
@@ -258,10 +258,24 @@ func (b *Bridge) tellAgent(t *turn) {
 
 // noteCut notes that Belay has ended something of a stopped turn, after which the
 // agent may report another end than cancelled.
-func (t *turn) noteCut(string) {
+func (t *turn) noteCut() {
 	if t.stop != nil {
 		t.stop.cut = true
 	}
+}
+
+// dropped notes an update that came after the editor had the turn's end.
+func (t *turn) dropped() {
+	if t.swallow++; t.swallow == 1 {
+		t.stillActive("updates of the turn after its end was told; they are dropped")
+	}
+}
+
+func (t *turn) droppedSoFar() string {
+	if t.swallow == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d of its updates were dropped before", t.swallow)
 }
 
 // stillActive notes a sign of life after the Stop (ACP-B25).
@@ -389,6 +403,7 @@ func (l timeline) beyond() bool { return l.after }
 func (b *Bridge) stoppedAnswer(t *turn, e *jsonrpc.Envelope, line []byte) {
 	st, r := t.stop, t.prompt
 	said, reason := b.saidBy(e, line)
+	said.Detail += t.droppedSoFar()
 	t.run.Observe(said) // first, so that what is composed below knows
 	if t.settled {
 		st.word = said.Detail
@@ -557,7 +572,7 @@ func (b *Bridge) stopOver(t *turn) {
 		}
 	}
 	for _, x := range t.tools {
-		x.stopOver(rec, alone == 1)
+		x.stopOver(rec, t.stop.gone, alone == 1)
 	}
 	if len(rec.Survivors) > 0 {
 		b.notice(t.s, "warning", "Processes of the stopped turn are alive", survivorText(rec.Survivors, rec.Run))
@@ -579,7 +594,7 @@ func (b *Bridge) stopOver(t *turn) {
 const maxKept = 32
 
 // stopOver gives a tool call its receipt when that of its turn is final.
-func (x *tool) stopOver(rec *belay.Receipt, only bool) {
+func (x *tool) stopOver(rec *belay.Receipt, gone *belay.Evidence, only bool) {
 	x.open = false
 	if x.run == nil || x.run.Cancellation() == nil {
 		if x.run != nil {
@@ -588,8 +603,8 @@ func (x *tool) stopOver(rec *belay.Receipt, only bool) {
 		return
 	}
 	switch {
-	case rec.Verdict == belay.Confirmed && rec.Scope != belay.ScopeHandler && only && x.openThen:
-		x.run.Observe(belay.Evidence{Kind: belay.SeenProcessGone, Scope: rec.Scope, Detail: "its process was seen gone with its turn"})
+	case gone != nil && only && x.openThen:
+		x.run.Observe(belay.Evidence{Kind: belay.SeenProcessGone, Scope: gone.Scope, Detail: "its processes were seen gone"})
 	case x.word != nil:
 		e := *x.word
 		e.Open = false

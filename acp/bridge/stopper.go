@@ -14,6 +14,11 @@ import (
 // does not reach (DESIGN 11, 8). It proves nothing.
 const notFronted belay.EvidenceKind = "not_fronted"
 
+// partGone is on the receipt when some of the turn's work was seen gone. It says
+// nothing of the rest, and so proves nothing before the end: others of its processes
+// may be alive, and the agent itself may go on.
+const partGone belay.EvidenceKind = "part_gone"
+
 // turnTeller stops a turn by telling the agent, and by nothing else.
 type turnTeller struct{ t *turn }
 
@@ -124,7 +129,7 @@ func (p *turnStopper) MayForce(ctx context.Context, pressure belay.Pressure) err
 		return err
 	}
 	for {
-		force, why := b.look(t, false)
+		force, why := b.look(t)
 		if force {
 			return nil
 		}
@@ -173,7 +178,7 @@ func (st *stopping) waitUntilDue(ctx context.Context, set Settings) error {
 // look looks at the processes of a stopped turn. It reports whether some that belong
 // to a tool call which was open are alive. If none are, and the agent has ended the
 // turn, that is the end: the receipt becomes final, and why says how.
-func (b *Bridge) look(t *turn, forced bool) (force bool, why error) {
+func (b *Bridge) look(t *turn) (force bool, why error) {
 	b.mu.Lock()
 	st, brood := t.stop, t.brood
 	spared := b.version == acp.Version2 && b.set.Background == Spare && t.s.work.runs()
@@ -190,18 +195,20 @@ func (b *Bridge) look(t *turn, forced bool) (force bool, why error) {
 	}
 	b.mu.Lock()
 	said := st.said
-	st.gone = st.gone || forced || len(st.alive) > 0 && !spared
+	if st.gone == nil && len(st.alive) > 0 && !spared {
+		st.gone = &belay.Evidence{Kind: belay.SeenProcessGone, Scope: belay.ScopeLocalTree, Detail: "the processes of its open tool calls were seen gone"}
+	}
 	gone := st.gone
 	b.mu.Unlock()
 	if said == nil {
 		return false, nil
 	}
-	return false, conclude(t, said, others, gone, spared)
+	return false, conclude(t, said, gone, others, spared)
 }
 
 // conclude makes the receipt of a turn final which the agent has ended, and of
 // whose open tool calls nothing is alive.
-func conclude(t *turn, said *belay.Evidence, others []belay.Process, gone, spared bool) error {
+func conclude(t *turn, said, gone *belay.Evidence, others []belay.Process, spared bool) error {
 	if len(others) > 0 {
 		why := fmt.Sprintf("%d processes that belong to no open tool call are alive; a second Stop takes them: belay cancel %s", len(others), t.run.ID())
 		if spared {
@@ -212,10 +219,10 @@ func conclude(t *turn, said *belay.Evidence, others []belay.Process, gone, spare
 		return &belay.Restraint{Why: why}
 	}
 	e := *said
-	e.Open, e.At = false, time.Time{}
-	if gone {
-		e = belay.Evidence{Kind: belay.SeenProcessGone, Scope: belay.ScopeLocalTree, Detail: "the processes of its open tool calls were seen gone"}
+	if gone != nil {
+		e = *gone
 	}
+	e.Open, e.At = false, time.Time{}
 	t.run.Observe(e)
 	return &belay.Restraint{Why: e.Detail, Futile: true}
 }
@@ -232,7 +239,7 @@ func (b *Bridge) lookAgain(ctx context.Context, t *turn) {
 		e.Open = false
 		if brood != nil {
 			if open, others := brood.Living(); len(open)+len(others) > 0 {
-				conclude(t, &e, append(open, others...), false, false)
+				_ = conclude(t, &e, nil, append(open, others...), false)
 				return
 			}
 		}
@@ -242,7 +249,7 @@ func (b *Bridge) lookAgain(ctx context.Context, t *turn) {
 	if !forced {
 		return // the gate looks
 	}
-	if force, _ := b.look(t, false); !force {
+	if force, _ := b.look(t); !force {
 		return
 	}
 	// It was started after the force.
@@ -250,10 +257,9 @@ func (b *Bridge) lookAgain(ctx context.Context, t *turn) {
 		ctx, end := context.WithTimeoutCause(ctx, slowKill, errClock)
 		defer end()
 		if e, err := brood.Kill(ctx, false); err == nil && e != nil {
-			e.Open = true
-			t.run.Observe(*e)
+			b.struck(t, *e)
 		}
-		b.look(t, true)
+		b.look(t)
 	})
 }
 
@@ -288,18 +294,31 @@ func (p *turnStopper) force(ctx context.Context, most time.Duration, do func(Bro
 		end()
 	}
 	if e != nil {
-		open := *e
-		open.Open = true // the end comes with the look, which also knows what the agent said
-		t.run.Observe(open)
+		b.struck(t, *e)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if ctx.Err() == nil {
-		b.look(t, e != nil && len(e.Survivors) == 0)
+		b.look(t)
 		b.settleKept(t)
 	}
 	return nil, nil
+}
+
+// struck notes what was seen after force. The proof comes with the look, which also
+// knows what the agent has said and who else is alive.
+func (b *Bridge) struck(t *turn, e belay.Evidence) {
+	e.Open = true
+	if e.Kind == belay.SeenProcessGone && len(e.Survivors) == 0 {
+		whole := e
+		b.with(func() { t.stop.gone = &whole })
+		e.Kind = partGone
+		if e.Detail == "" {
+			e.Detail = "the processes that were to be ended were seen gone"
+		}
+	}
+	t.run.Observe(e)
 }
 
 // settleKept lets go of a turn that was kept for a second Stop when that is done.

@@ -88,7 +88,7 @@ func (b *Bridge) update(e *jsonrpc.Envelope, line []byte) {
 		s.work.terminal(line, at[:])
 	}
 	if t != nil && t.settled && s.loading == 0 && ofTurn(kind) {
-		t.swallow++
+		t.dropped()
 		return
 	}
 	b.toEditor(e, line, edits...)

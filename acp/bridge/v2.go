@@ -110,7 +110,7 @@ func (b *Bridge) state(s *session, e *jsonrpc.Envelope, line []byte, at []jsonrp
 		t.running = true
 	}
 	if t == nil && s.holds() {
-		s.current().swallow++
+		s.current().dropped()
 		return // of work whose end the editor has
 	}
 	b.toEditor(e, line)
@@ -179,11 +179,11 @@ func (b *Bridge) stoppedIdle(t *turn, e *jsonrpc.Envelope, line []byte, at []jso
 	if reason != string(acp.StopCancelled) {
 		said.Kind = belay.SeenResult
 	}
+	said.Detail += t.droppedSoFar()
 	t.run.Observe(said)
 	if t.settled {
 		st.word = said.Detail
 		t.run.Finish(belay.Cancelled) // counts it as late
-		t.swallow++
 		b.agentDone(t, said)
 		return
 	}
