@@ -195,6 +195,7 @@ func (b *bench) forceOnce(i int, cgroup string) (forcedTimes, error) {
 
 // receipt is what this program reads of a receipt's JSON.
 type receipt struct {
+	Kind    string `json:"kind"`
 	Verdict string `json:"verdict"`
 	Steps   []struct {
 		At       time.Time `json:"at"`
@@ -204,6 +205,17 @@ type receipt struct {
 			Kind string `json:"kind"`
 		} `json:"evidence"`
 	} `json:"steps"`
+}
+
+// told is how long it took from the Stop until the run's stopper had told; false if
+// it has not.
+func (r receipt) told() (time.Duration, bool) {
+	for _, s := range r.Steps {
+		if s.Step == "told" {
+			return s.At.Sub(r.Steps[0].At), true
+		}
+	}
+	return 0, false
 }
 
 // killAndGone are the times of the kill step and of the evidence that every
