@@ -315,7 +315,7 @@ func (a *Agent) RequestPermission(ctx context.Context, p Permission) (Permission
 		return PermissionAnswer{}, fmt.Errorf("%s: %w: a session and at least one option are needed", MethodRequestPermission, ErrBadRequest)
 	}
 	var got PermissionAnswer
-	if err := a.conn.Call(ctx, MethodRequestPermission, p.params(a.conn.Version()), &got); err != nil {
+	if err := dismissed(a.conn.Call(ctx, MethodRequestPermission, p.params(a.conn.Version()), &got)); err != nil {
 		return PermissionAnswer{}, err
 	}
 	if ctx.Err() != nil {
@@ -337,7 +337,7 @@ func (a *Agent) Elicit(ctx context.Context, params any) (ElicitationAnswer, erro
 		return none, fmt.Errorf("%s: %w", MethodCreateElicitation, ErrUnsupported)
 	}
 	var got ElicitationAnswer
-	if err := a.conn.Call(ctx, MethodCreateElicitation, params, &got); err != nil {
+	if err := dismissed(a.conn.Call(ctx, MethodCreateElicitation, params, &got)); err != nil {
 		return none, err
 	}
 	if ctx.Err() != nil {
@@ -347,6 +347,15 @@ func (a *Agent) Elicit(ctx context.Context, params any) (ElicitationAnswer, erro
 		return none, nil
 	}
 	return got, nil
+}
+
+// dismissed takes -32800 for what some clients mean by it: there was no answer
+// (A3).
+func dismissed(err error) error {
+	if peer, ok := errors.AsType[*Error](err); ok && peer.Code == CodeCancelled {
+		return nil
+	}
+	return err
 }
 
 // ReadTextFile reads a file as the editor has it (v1).

@@ -80,6 +80,9 @@ type call struct {
 	// tell tells the peer in another way than by a cancel of the request. It reports
 	// whether it could.
 	tell func(*call) bool
+	// around sends the request, so that somebody knows what goes before it and what
+	// after it. Nil: nobody does.
+	around func(send func() (uint64, error)) (uint64, error)
 }
 
 type answer struct {
@@ -108,7 +111,7 @@ func (c *Conn) do(ctx context.Context, cl *call, params []byte) (json.RawMessage
 	if err := c.calls.Add(cl.id, cl); err != nil {
 		return nil, fmt.Errorf("%s: %w", cl.method, err)
 	}
-	seq, err := c.send(func(dst []byte) []byte { return jsonrpc.AppendRequest(dst, cl.id, cl.method, params) })
+	seq, err := cl.send(params)
 	if err == nil && c.isLost() {
 		err = c.why() // it may have ended after what was open was told
 	}
@@ -124,6 +127,17 @@ func (c *Conn) do(ctx context.Context, cl *call, params []byte) (json.RawMessage
 	case <-ctx.Done():
 		return cl.stop(ctx)
 	}
+}
+
+func (cl *call) send(params []byte) (uint64, error) {
+	if cl.around != nil {
+		return cl.around(func() (uint64, error) { return cl.sendNow(params) })
+	}
+	return cl.sendNow(params)
+}
+
+func (cl *call) sendNow(params []byte) (uint64, error) {
+	return cl.conn.send(func(dst []byte) []byte { return jsonrpc.AppendRequest(dst, cl.id, cl.method, params) })
 }
 
 func (c *Conn) isClosing() bool {

@@ -57,8 +57,9 @@ type clientSession struct {
 
 // prompt is one that is open.
 type prompt struct {
-	told   bool          // session/cancel was sent for it
-	idles  []idle        // v2: idle states that were read since it was sent
+	seq    uint64        // in the writer; 0: it was not sent yet
+	told   bool          // session/cancel was sent after it
+	idles  []idle        // v2: idle states that were read since it was begun
 	change chan struct{} // takes one: there is a new one
 }
 
@@ -239,7 +240,13 @@ func (c *Client) Prompt(ctx context.Context, session string, content any) (Promp
 	c.begin(session, p)
 	defer c.endPrompt(session, p)
 	cl := &call{conn: c.conn, method: MethodPrompt}
-	cl.tell = func(cl *call) bool { return c.tell(ctx, session, cl.seq) == nil }
+	cl.tell = func(*call) bool { return c.tell(ctx, session) == nil }
+	cl.around = func(send func() (uint64, error)) (seq uint64, err error) {
+		c.mu.Lock() // so that a session/cancel goes before it or after it, and is known to
+		defer c.mu.Unlock()
+		p.seq, err = send()
+		return p.seq, err
+	}
 	params := jsonrpc.AppendString([]byte(`{"sessionId":`), session)
 	params = append(append(append(params, `,"prompt":`...), raw...), '}')
 	got, err := c.conn.do(ctx, cl, params)
@@ -259,7 +266,7 @@ func (c *Client) Prompt(ctx context.Context, session string, content any) (Promp
 	if err := decode(MethodPrompt, got, &inserted); err != nil {
 		return PromptResult{}, err
 	}
-	reason, err := c.awaitIdle(ctx, session, p, cl)
+	reason, err := c.awaitIdle(ctx, session, p, cl.noted)
 	return PromptResult{Reason: reason, Message: inserted.Message, Raw: got}, err
 }
 
@@ -287,18 +294,18 @@ func (c *Client) endPrompt(session string, p *prompt) {
 // awaitIdle waits for the end of v2 work: the first idle state that was sent after
 // the prompt was inserted. Those before belong to other work, and repeated ones
 // mean nothing (ACP-68).
-func (c *Client) awaitIdle(ctx context.Context, session string, p *prompt, cl *call) (StopReason, error) {
+func (c *Client) awaitIdle(ctx context.Context, session string, p *prompt, noted uint64) (StopReason, error) {
 	var expired <-chan time.Time
 	done := ctx.Done()
 	for {
-		if reason, ok := c.idleSince(p, cl.noted); ok {
+		if reason, ok := c.idleSince(p, noted); ok {
 			return reason, nil
 		}
 		select {
 		case <-p.change:
 		case <-done:
 			done = nil
-			if err := c.tell(ctx, session, cl.seq); err != nil {
+			if err := c.tell(ctx, session); err != nil {
 				return "", &CancelError{Method: MethodPrompt, Cause: context.Cause(ctx), Verdict: belay.Unreachable}
 			}
 			limit := time.NewTimer(c.conn.o.CancelWait)
@@ -327,35 +334,53 @@ func (c *Client) idleSince(p *prompt, noted uint64) (StopReason, bool) {
 // does. Pressing it again while the same turns run sends nothing more: agents are
 // known that take it for the next turn (ACP-46).
 func (c *Client) Cancel(session string) error {
-	return c.tell(context.Background(), session, 0)
+	return c.tell(context.Background(), session)
 }
 
 // tell sends session/cancel, unless all open prompts of the session have been told,
 // and ends what the user is being asked.
-func (c *Client) tell(ctx context.Context, session string, after uint64) error {
-	c.mu.Lock()
-	s := c.sessions[session]
-	news, dialogs := s == nil || len(s.prompts) == 0, c.conn.Version() < Version2
-	if s != nil {
-		for _, p := range s.prompts {
-			news = news || !p.told
-			p.told = true
-		}
-		dialogs = dialogs || s.alone // what the user is asked can only be of this work (ACP-66)
+func (c *Client) tell(ctx context.Context, session string) error {
+	if err := c.tellAgent(session); err != nil {
+		return fmt.Errorf("%s: %w", NoticeSessionCancel, err)
 	}
-	c.mu.Unlock()
-	if news {
-		_, err := c.conn.w.SendUrgent(after, func(dst []byte) []byte { return AppendSessionCancel(dst, session) })
-		if err != nil {
-			return fmt.Errorf("%s: %w", NoticeSessionCancel, c.conn.sendFailed(err))
-		}
+	if c.conn.Version() >= Version2 && !c.isAlone(session) {
+		return nil // the agent withdraws what belongs to this work (ACP-66)
 	}
-	if dialogs {
-		for _, r := range c.conn.matching(session, Dialog) {
-			r.Cancel(*stopCause(ctx))
-		}
+	for _, r := range c.conn.matching(session, Dialog) {
+		r.Cancel(*stopCause(ctx))
 	}
 	return nil
+}
+
+func (c *Client) tellAgent(session string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.sessions[session]
+	news, after := s == nil || len(s.prompts) == 0, uint64(0)
+	if s != nil {
+		for _, p := range s.prompts {
+			if p.seq > 0 && !p.told {
+				news, p.told, after = true, true, max(after, p.seq)
+			}
+		}
+	}
+	if !news {
+		return nil
+	}
+	_, err := c.conn.w.SendUrgent(after, func(dst []byte) []byte { return AppendSessionCancel(dst, session) })
+	if err != nil {
+		return c.conn.sendFailed(err)
+	}
+	return nil
+}
+
+// isAlone reports whether what the user is asked can only be of the work that is
+// being stopped.
+func (c *Client) isAlone(session string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.sessions[session]
+	return s != nil && s.alone
 }
 
 // stopCause is why the user's dialogs are withdrawn.

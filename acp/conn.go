@@ -373,7 +373,9 @@ func (c *Conn) Close(ctx context.Context) error {
 	case <-slack.C: // a terminal or a plain file: its Close does not free a Read
 		return errors.Join(stuck, fmt.Errorf("%w: the transport's Read has not returned", ErrClosed))
 	}
-	c.notes.wait(ctx)
+	if !c.notes.wait(slack.C) {
+		stuck = errors.Join(stuck, errors.New("the handler of notifications has not returned"))
+	}
 	if c.ownTree {
 		over, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Millisecond)
 		defer cancel()

@@ -138,17 +138,20 @@ func (n *notes) after(ctx context.Context, upTo uint64) {
 	}
 }
 
-// wait is for the end: until the handler has returned.
-func (n *notes) wait(ctx context.Context) {
+// wait is for the end: until the handler has returned, or limit has passed. It
+// reports whether it has.
+func (n *notes) wait(limit <-chan time.Time) bool {
 	n.mu.Lock()
 	calm := n.calm
 	n.queue = nil
 	n.mu.Unlock()
 	if calm == nil {
-		return
+		return true
 	}
 	select {
 	case <-calm:
-	case <-ctx.Done():
+		return true
+	case <-limit:
+		return false
 	}
 }

@@ -191,13 +191,16 @@ func (r *Request) serve() {
 		return
 	}
 	r.ctx.of, r.ctx.run = r, r.run.Context()
-	result, err := r.call(&r.ctx)
+	result, err := any(nil), error(&Error{Code: CodeInternal, Message: "internal error: the handler of " + r.method + " ended its goroutine"})
+	defer func() { // also if it did
+		r.finish(result, err)
+		r.ctx.finish()
+	}()
+	result, err = r.call(&r.ctx)
 	if r.run.Cancellation() != nil {
 		r.awaitChildren()
 	}
 	r.cleanUp()
-	r.finish(result, err)
-	r.ctx.finish()
 }
 
 // settleEarly is the end of a request that was stopped before it began.
@@ -221,15 +224,24 @@ func (r *Request) mark() {
 	}
 }
 
-// call calls the handler. A panic ends the request and nothing else.
+// call calls the handler.
 func (r *Request) call(ctx context.Context) (result any, err error) {
+	err = r.guard(func() error {
+		result, err = r.conn.o.Handler(ctx, r)
+		return err
+	})
+	return result, err
+}
+
+// guard calls fn. A panic in it ends the request and nothing else.
+func (r *Request) guard(fn func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			r.conn.o.Log.Error("a handler panicked", "method", r.method, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			result, err = nil, &Error{Code: CodeInternal, Message: "internal error: the handler of " + r.method + " panicked"}
+			err = &Error{Code: CodeInternal, Message: "internal error: the handler of " + r.method + " panicked"}
 		}
 	}()
-	return r.conn.o.Handler(ctx, r)
+	return fn()
 }
 
 // finish settles the request after its handler has returned: who was first, the

@@ -574,3 +574,63 @@ func TestACP_75_new_session(t *testing.T) {
 		})
 	}
 }
+
+// A client that answers a dialog with -32800 means that there was no answer (A3).
+func TestACP_53_A3_dialog_answered_by_an_error(t *testing.T) {
+	client, agent, _ := newWire(t, false, true)
+	a := acp.NewAgent(agent, testAgent(func(ctx context.Context, turn *acp.Turn) (acp.StopReason, error) {
+		got, err := turn.RequestPermission(ctx, acp.Permission{ToolCall: acp.ToolCall{ID: "x"}, Options: []acp.PermissionOption{{ID: "ok", Name: "Allow", Kind: "allow_once"}}})
+		if got.Option != "" || err != nil {
+			t.Errorf("got %+v, %v", got, err)
+		}
+		return acp.StopRefusal, err
+	}))
+	endConn(t, a.Conn())
+	by := newRaw(t, client)
+	by.hello(helloClient)
+	for id, answer := range map[int]string{
+		1: `"error":{"code":-32800,"message":"Request cancelled"}`,
+		2: `"result":{"outcome":{"outcome":"selected","optionId":"never offered"}}`,
+		3: `"result":{"outcome":{"outcome":"_new","optionId":"ok"}}`,
+	} {
+		by.send(`{"jsonrpc":"2.0","id":%d,"method":"session/prompt","params":{"sessionId":"s_1","prompt":[]}}`, id)
+		by.send(`{"jsonrpc":"2.0","id":%s,%s}`, idOf(t, by.wantPart("request_permission")), answer)
+		by.wantPart(`"refusal"`)
+	}
+}
+
+// A prompt that waits in the queue behind a session/cancel is not taken for one that
+// was stopped by it: it gets its own.
+func TestACP_46_L9_prompt_behind_the_cancel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		clientEnd, agentEnd, w := newWire(t, true, false)
+		c := acp.NewClient(clientEnd, acp.ClientOptions{Info: acp.Info{Name: "editor"}})
+		endConn(t, c.Conn())
+		agent := newRaw(t, agentEnd)
+		go func() { _, _ = c.Initialize(t.Context()) }()
+		agent.send(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":1,"agentCapabilities":{}}}`, idOf(t, agent.next()))
+		synctest.Wait()
+		prompt := func(ctx context.Context) <-chan error {
+			return async(func() error { _, err := c.Prompt(ctx, "s", acp.Text("x")); return err })
+		}
+		one, stopOne := context.WithCancel(t.Context())
+		two, stopTwo := context.WithCancel(t.Context())
+		first := prompt(one)
+		firstID := idOf(t, agent.next())
+		stopOne()
+		agent.wantPart("session/cancel")
+		second := prompt(two)
+		secondID := idOf(t, agent.wantPart("session/prompt"))
+		stopTwo()
+		agent.wantPart("session/cancel")
+		for _, id := range []string{firstID, secondID} {
+			agent.send(`{"jsonrpc":"2.0","id":%s,"result":{"stopReason":"cancelled"}}`, id)
+		}
+		if err := errors.Join(<-first, <-second); err != nil {
+			t.Error(err)
+		}
+		if n := w.count("session/cancel"); n != 2 {
+			t.Errorf("%d session/cancel", n)
+		}
+	})
+}

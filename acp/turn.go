@@ -44,7 +44,11 @@ func (a *Agent) prompt(ctx context.Context, r *Request) (any, error) {
 	r.mu.Lock()
 	r.turn = t
 	r.mu.Unlock()
-	reason, err := a.o.Prompt(ctx, t)
+	var reason StopReason
+	err := r.guard(func() (err error) {
+		reason, err = a.o.Prompt(ctx, t)
+		return err
+	})
 	if a.conn.Version() < Version2 {
 		if err == nil && reason == "" {
 			reason = StopEndTurn

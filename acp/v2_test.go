@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -377,4 +378,33 @@ func TestACP_62_63_L9_v2_client(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A turn that panics, or ends its goroutine, has an end for the client too.
+func TestACP_L5_v2_panic(t *testing.T) {
+	for _, how := range []func(){func() { panic("torn") }, func() { panic(nil) }} {
+		client, agent, _ := newWire(t, false, true)
+		a := acp.NewAgent(agent, agentV2(func(_ context.Context, turn *acp.Turn) (acp.StopReason, error) {
+			_ = turn.Insert("m")
+			how()
+			return "", nil
+		}))
+		endConn(t, a.Conn())
+		by := newRaw(t, client)
+		by.hello(helloV2)
+		by.send(`{"jsonrpc":"2.0","id":1,"method":"session/prompt","params":{"sessionId":"s","prompt":[{"type":"text","text":"x"}]}}`)
+		by.wantPart(`"id":1`)
+		by.wantPart(`"running"`)
+		by.wantPart(`"idle"`, `"stopReason":"error"`, `-32603`)
+	}
+}
+
+func TestACP_L5_handler_ends_its_goroutine(t *testing.T) {
+	_, client, _ := agentConn(t, acp.Options{Handler: func(context.Context, *acp.Request) (any, error) {
+		runtime.Goexit()
+		return nil, nil
+	}})
+	client.hello(helloClient)
+	client.send(`{"jsonrpc":"2.0","id":1,"method":"_x"}`)
+	client.wantPart(`"id":1`, `-32603`)
 }
