@@ -288,6 +288,20 @@ func scripted(list string) func(context.Context, io.Reader, io.Writer) error {
 	}
 }
 
+// TestRAP67_WhatAServerAsksIsRefused, so that its call ends and does not hang: there
+// is nobody to ask.
+func TestRAP67_WhatAServerAsksIsRefused(t *testing.T) {
+	r := newRig(t, tools(), nil)
+	for id, method := range map[string]string{"a": "ping", "b": "elicitation/create", "c": "roots/list"} {
+		r.invoke("ask", "t", id, map[string]any{"method": method, "params": map[string]any{"message": "name?"}})
+		if got := r.message("t", id); got.Type != "tool_result" {
+			t.Errorf("%s: %s", method, got.Body)
+		} else {
+			t.Logf("%s: %s", method, got.Text)
+		}
+	}
+}
+
 // TestRAP63_ContentIsTranslated: text and images as they are, the rest as a text
 // that says what it was.
 func TestRAP63_ContentIsTranslated(t *testing.T) {

@@ -251,7 +251,7 @@ func (l *link) ask(ctx context.Context, method string, params []byte, heard func
 	if err := m.Read(jsonrpc.AppendRequest(nil, l.ids.Next(), method, params)); err != nil {
 		return nil, err
 	}
-	w := &waiter{heard: heard, got: make(chan []byte, 1)}
+	w := &waiter{l: l, heard: heard, got: make(chan []byte, 1)}
 	exchange := nextExchange()
 	l.on.Deliver(mcp.Arrival{Message: m, To: w, Exchange: exchange, ByExchange: true, Parent: below})
 	select {
@@ -310,17 +310,19 @@ func readAnswer(frame []byte, ok bool) (*mcp.Message, error) {
 
 // waiter is the outlet of one request.
 type waiter struct {
+	l     *link
 	heard func(frame []byte)
 	once  sync.Once
 	got   chan []byte // takes one; closed without one when there is no answer
 }
 
-// Send implements [mcp.Outlet].
+// Send implements [mcp.Outlet]. What is asked here is refused like what is asked of
+// nobody in particular.
 func (w *waiter) Send(frame []byte, edits ...jsonrpc.Edit) error {
 	if w.heard != nil {
 		w.heard(jsonrpc.AppendSplice(nil, frame, edits...))
 	}
-	return nil
+	return home{w.l}.Send(frame, edits...)
 }
 
 // Answer implements [mcp.Outlet].
