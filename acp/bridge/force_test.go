@@ -453,3 +453,32 @@ func TestACP_B25_ReceiptsKnowOfMCPServers(t *testing.T) {
 		r.verdict(belay.KindCall, belay.Confirmed)
 	})
 }
+
+// A call below the turn that the agent has told itself is being stopped already when
+// the editor's Stop comes: two ways of one Stop are no second press.
+func TestACP_B15_TheFirstStopEscalatesNothing(t *testing.T) {
+	forced(t, Settings{}, func(r *rig, tree *fakeTree) {
+		r.turn()
+		turn, err := r.tree.Run(r.run(belay.KindTurn).ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		call, err := r.tree.Register(belay.Spec{Kind: belay.KindCall, Name: "slow", Parent: turn, Stopper: alone{tree}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		tree.start, tree.log = time.Now(), nil
+		call.Cancel(belay.Cancellation{Cause: belay.CausePeer})
+		time.Sleep(50 * time.Millisecond)
+		r.editor.say(sessionStop)
+		r.agent.hears(sessionStop)
+		time.Sleep(time.Second)
+		r.want("the call", tree.did(), "0s alone told")
+		time.Sleep(500 * time.Millisecond)
+		r.editor.say(sessionStop)
+		if got := tree.did(); !strings.Contains(got, "1.55s alone term") {
+			t.Errorf("the second Stop: %s", got)
+		}
+	})
+}

@@ -148,6 +148,7 @@ func TestACP_B14_APlanSaysWhatAStopWouldDo(t *testing.T) {
 func TestACP_B29_TheDialectIsASetting(t *testing.T) {
 	bubble(t, Options{Settings: Settings{Dialect: map[string]acp.Form{"old": acp.FormSeed, "": acp.FormNone}}}, func(r *rig) {
 		r.editor.say(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1,"clientInfo":{"name":"editor"}}}`)
+		r.agent.heard()
 		r.agent.say(`{"jsonrpc":"2.0","id":"b-1","result":{"protocolVersion":1,"agentInfo":{"name":"old"}}}`)
 		r.editor.heard()
 		r.agent.heard()

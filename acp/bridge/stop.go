@@ -101,30 +101,37 @@ func (b *Bridge) cancelPrompt(r *request) {
 // more, or the next step. Anything else that is open in the session goes on.
 func (b *Bridge) press(s *session, turns []*turn, line []byte, reason string) {
 	now := time.Now()
-	var ids []belay.RunID
+	var first, again []belay.RunID
 	for _, t := range turns {
-		if t.justPressed() {
-			continue // the same Stop in another form
-		}
-		if t.stop != nil {
+		switch {
+		case t.justPressed(): // the same Stop in another form
+		case t.stop != nil:
 			t.stop.pressed = now
+			again = append(again, t.run.ID())
+		default:
+			first = append(first, t.run.ID())
 		}
-		ids = append(ids, t.run.ID())
 	}
-	if len(ids) == 0 {
+	if len(first)+len(again) == 0 {
 		return
 	}
 	act := belay.NewStopID()
 	b.editorStop = act
 	s.stopLine = line
+	c := belay.Cancellation{Stop: act, Cause: belay.CauseUser, By: b.o.Owner, Via: "acp", Reason: reason}
 	b.later(func() {
-		_, err := b.o.Tree.Cancel(context.Background(), belay.CancelRequest{
-			Filter:       belay.Filter{IDs: ids},
-			Cancellation: belay.Cancellation{Stop: act, Cause: belay.CauseUser, By: b.o.Owner, Via: "acp", Reason: reason},
-			Escalate:     true,
-		})
-		if err != nil {
-			b.log.Error("a Stop was refused", "error", err)
+		// Only a second press escalates. With the first, calls below may be stopping
+		// already, told by the agent itself: that is the same Stop by another way.
+		for _, req := range []belay.CancelRequest{
+			{Filter: belay.Filter{IDs: first}, Cancellation: c},
+			{Filter: belay.Filter{IDs: again}, Cancellation: c, Escalate: true},
+		} {
+			if len(req.Filter.IDs) == 0 {
+				continue
+			}
+			if _, err := b.o.Tree.Cancel(context.Background(), req); err != nil {
+				b.log.Error("a Stop was refused", "error", err)
+			}
 		}
 		b.mu.Lock()
 		s.stopLine = nil
