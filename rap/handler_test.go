@@ -2,6 +2,7 @@ package rap_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -18,7 +19,8 @@ import (
 )
 
 // TestRAP43_DiscoveryInvocationResult is a call without a Stop, as the protocol's
-// page has it (RAP-54, RAP-56, RAP-62).
+// page has it (RAP-54, RAP-56, RAP-62). The runtime of these tests takes JSON only
+// (RAP-36).
 func TestRAP43_DiscoveryInvocationResult(t *testing.T) {
 	g := newRig(t, nil, echo())
 	endpoint, m, err := g.Endpoint()
@@ -116,7 +118,40 @@ func TestRAP22_CancelStopsTheWork(t *testing.T) {
 	w.stands(t)
 }
 
-// TestRAP98_ThePartialResultComesWithTheCancel in the words of the sheet.
+// TestR5_EveryToolCanBeCancelled: there is none that ignores it by its kind, and
+// annotations change nothing (RAP-4, RAP-47, RAP-52).
+func TestR5_EveryToolCanBeCancelled(t *testing.T) {
+	w := newWitness(t)
+	var operations []rap.Operation
+	for name, annotations := range map[string]string{
+		"plain": "", "short": `{"longRunning":false}`, "reads": `{"readOnly":true,"idempotent":true}`, "own": `{"acme.test/uncancellable":true}`,
+	} {
+		o := w.op(name)
+		o.Annotations, o.DisplayScript = json.RawMessage(annotations), json.RawMessage(`"cosmetic"`)
+		operations = append(operations, o)
+	}
+	g := newRig(t, nil, operations...)
+	_, m, err := g.Endpoint()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range m["tools"].([]any) {
+		tool := one.(map[string]any)
+		name := tool["name"].(string)
+		if tool["displayScript"] != "cosmetic" || (tool["annotations"] == nil) != (name == "plain") {
+			t.Errorf("not passed on as it was: %v", tool)
+		}
+		g.invoke(name, "t", name, nil)
+		<-w.began
+		g.cancel("t", name)
+		if got := g.only("t", name); got != "Error: Cancelled by user." {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	w.stands(t)
+}
+
+// TestRAP98_ThePartialResultComesWithTheCancel in the words of the sheet (RAP-25).
 func TestRAP98_ThePartialResultComesWithTheCancel(t *testing.T) {
 	w := newWitness(t)
 	g := newRig(t, nil, w.op("scan"), rap.Operation{

@@ -74,7 +74,7 @@ func TestRAP37_MalformedMessagesAreRefused(t *testing.T) {
 	}
 }
 
-// TestRAP35_Ids: the rules for untrusted ids, in a cancel.
+// TestRAP35_Ids: the rules for untrusted ids, in a cancel (RAP-9, RAP-10).
 func TestRAP35_Ids(t *testing.T) {
 	good := map[string]string{
 		`{"thread_id":"t","tool_call_id":"c"}`:                                "t|c",
@@ -109,7 +109,8 @@ func TestRAP35_Ids(t *testing.T) {
 	}
 }
 
-// TestRAP54_Invocations: what can be answered is told from what cannot (RAP-57).
+// TestRAP54_Invocations: what can be answered is told from what cannot (RAP-57), and
+// members of older texts are ignored (RAP-53).
 func TestRAP54_Invocations(t *testing.T) {
 	const head = `"id":"call_7f","group_id":"thread_42","callback_url":"https://rt.acme.test/cb/Zk3"`
 	inv, err := ParseInvocation([]byte(`{"operation":"scan","arguments":{"path":"/a"},` + head + `,"call_id":null,"thread_ancestors":["root"],"user_id":"u","toolset_version":3}`))
