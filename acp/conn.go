@@ -164,6 +164,10 @@ func NewConn(t Transport, o Options) *Conn {
 }
 
 func newConn(t Transport, o Options) *Conn {
+	prefix := map[Role]string{RoleAgent: agentPrefix, RoleClient: clientPrefix}[o.Role]
+	if prefix == "" {
+		panic(fmt.Sprintf("acp: Options.Role is %d, want RoleAgent or RoleClient", o.Role))
+	}
 	c := &Conn{
 		o: o.withDefaults(), t: t, tree: o.Tree,
 		w:     jsonrpc.NewWriter(outlet(t), jsonrpc.WriterOptions{}),
@@ -172,14 +176,7 @@ func newConn(t Transport, o Options) *Conn {
 		done:  make(chan struct{}),
 		open:  make(map[string]*Request),
 	}
-	switch o.Role {
-	case RoleAgent:
-		c.ids.Prefix = agentPrefix
-	case RoleClient:
-		c.ids.Prefix = clientPrefix
-	default:
-		panic(fmt.Sprintf("acp: Options.Role is %d, want RoleAgent or RoleClient", o.Role))
-	}
+	c.ids.Prefix = prefix
 	if c.tree == nil {
 		// Nobody can look anything up in it but by a Request.
 		c.tree, c.ownTree = belay.NewTree(belay.Options{KeepRuns: 1}), true

@@ -634,3 +634,121 @@ func TestACP_46_L9_prompt_behind_the_cancel(t *testing.T) {
 		}
 	})
 }
+
+// The other methods that wait at the client: with the capability, without it, and
+// cancelled.
+func TestACP_60_A5_client_methods(t *testing.T) {
+	type outcome struct {
+		text string
+		err  error
+	}
+	do := map[string]func(ctx context.Context, b both, session string) outcome{
+		"elicitation/create": func(ctx context.Context, b both, session string) outcome {
+			got, err := b.agent.Elicit(ctx, map[string]any{"sessionId": session, "message": "?", "mode": "form", "requestedSchema": map[string]any{"type": "object", "properties": map[string]any{}}})
+			return outcome{got.Action, err}
+		},
+		"fs/read_text_file": func(ctx context.Context, b both, session string) outcome {
+			got, err := b.agent.ReadTextFile(ctx, session, "/w/x")
+			return outcome{got, err}
+		},
+		"fs/write_text_file": func(ctx context.Context, b both, session string) outcome {
+			return outcome{"", b.agent.WriteTextFile(ctx, session, "/w/x", "text")}
+		},
+		"terminal/output": func(ctx context.Context, b both, session string) outcome {
+			term, err := b.agent.CreateTerminal(ctx, acp.TerminalRequest{Session: session, Command: "x"})
+			if err != nil {
+				return outcome{"", err}
+			}
+			got, err := term.Output(ctx)
+			return outcome{string(got), errors.Join(err, term.Release(ctx), term.Release(ctx))}
+		},
+	}
+	answers := map[string]string{
+		"elicitation/create": `{"action":"accept","content":{}}`, "fs/read_text_file": `{"content":"text"}`, "fs/write_text_file": `{}`,
+		"terminal/create": `{"terminalId":"t"}`, "terminal/output": `{"output":"","truncated":false}`, "terminal/release": `{}`,
+	}
+	want := map[string]string{"elicitation/create": "accept", "fs/read_text_file": "text", "terminal/output": `{"output":"","truncated":false}`}
+	for method, try := range do {
+		t.Run(method, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				hang := false
+				co := acp.ClientOptions{Options: acp.Options{Handler: func(ctx context.Context, r *acp.Request) (any, error) {
+					if hang {
+						<-ctx.Done()
+						return nil, ctx.Err()
+					}
+					return json.RawMessage(answers[r.Method()]), nil
+				}}}
+				none := newBoth(t, testAgent(nil), co)
+				if got := try(t.Context(), none, "s"); !errors.Is(got.err, acp.ErrUnsupported) {
+					t.Errorf("without the capability: %+v", got)
+				}
+				co.Capabilities = json.RawMessage(`{"terminal":true,"elicitation":{"form":{}},"fs":{"readTextFile":true,"writeTextFile":true}}`)
+				b := newBoth(t, testAgent(nil), co)
+				if got := try(t.Context(), b, "s"); got.err != nil || got.text != want[method] {
+					t.Errorf("got %+v", got)
+				}
+				hang = true
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if got := try(ctx, b, "s"); !errors.Is(got.err, context.Canceled) || !errors.Is(got.err, context.DeadlineExceeded) {
+					t.Errorf("cancelled: %+v", got)
+				}
+			})
+		})
+	}
+}
+
+func TestSessions_load_and_resume(t *testing.T) {
+	ao := testAgent(nil)
+	back := func(_ context.Context, s *acp.SessionRequest) (*acp.SessionResult, error) {
+		if s.Session != "old" || s.Cwd != "/w" {
+			t.Errorf("asked for %+v", s)
+		}
+		return nil, nil
+	}
+	ao.LoadSession, ao.ResumeSession = back, back
+	ao.CloseSession = func(context.Context, string) error { return nil }
+	ao.Capabilities = json.RawMessage(`{"loadSession":true,"sessionCapabilities":{"close":{},"resume":{}}}`)
+	b := newBoth(t, ao, acp.ClientOptions{})
+	if err := b.client.CloseSession(t.Context(), "old"); err != nil {
+		t.Fatal(err)
+	}
+	title := map[string]string{"sessionUpdate": "session_info_update", "title": "x"}
+	if err := b.agent.Update("old", title); !errors.Is(err, acp.ErrOver) {
+		t.Errorf("after the close: %v", err)
+	}
+	for _, open := range []func(context.Context, acp.SessionRequest) (acp.SessionResult, error){b.client.LoadSession, b.client.ResumeSession} {
+		if _, err := open(t.Context(), acp.SessionRequest{Session: "old", Cwd: "/w"}); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := b.agent.Update("old", title); err != nil { // it is open again
+		t.Error(err)
+	}
+	plain := newBoth(t, testAgent(nil), acp.ClientOptions{})
+	var peer *acp.Error
+	if _, err := plain.client.LoadSession(t.Context(), acp.SessionRequest{Session: "old", Cwd: "/w"}); !errors.As(err, &peer) || peer.Code != acp.CodeMethodNotFound {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A program that forgets what it must give learns it when it is written, not from a
+// user.
+func TestMistakes_in_the_calling_code(t *testing.T) {
+	for name, do := range map[string]func(acp.Transport){
+		"no role":     func(tr acp.Transport) { acp.NewConn(tr, acp.Options{}) },
+		"no agent":    func(tr acp.Transport) { acp.NewAgent(tr, acp.AgentOptions{}) },
+		"no identity": func(tr acp.Transport) { acp.NewClient(tr, acp.ClientOptions{}) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: accepted", name)
+				}
+			}()
+			tr, _ := acp.NewPipe()
+			do(tr)
+		}()
+	}
+}
