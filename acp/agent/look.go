@@ -184,17 +184,36 @@ func (a *Agent) judgeLocked(n *node, depth int) kind {
 	switch {
 	case a.leader(n):
 		n.kind = ours
-	case above == behind, a.wraps(n) && (above == ours || n.parent.kind == foreign && a.launches(n.parent)):
+	case above == behind:
 		n.kind = behind
-		for up := n.parent; up != nil && up.kind == foreign; up = up.parent {
+	case a.wraps(n) && (a.helpsLocked(n.parent) || a.launches(n.parent)):
+		n.kind = behind
+		for up := n.parent; up != nil && up.kind == foreign && !a.helpsLocked(up); up = up.parent {
 			up.kind = behind
 		}
 	case above == kept, a.keeps(n):
 		n.kind = kept
-	case above == ours && a.ownsLocked(n):
+	case a.helpsLocked(n.parent) && a.ownsLocked(n):
 		n.kind = ours
 	}
 	return n.kind
+}
+
+// helpsLocked reports whether a process belongs to the agent's own machinery: the
+// agent, or what it had before any turn, such as the launcher between it and its
+// first process.
+func (a *Agent) helpsLocked(n *node) bool {
+	switch {
+	case n == nil || n.kind == ours:
+		return true
+	case n.kind != foreign:
+		return false
+	}
+	if o := a.origins[n.ID()]; o != nil {
+		return len(o.turns) == 0
+	}
+	turns, _ := a.bornLocked(n.Start)
+	return len(turns) == 0
 }
 
 // ownsLocked reports whether a process runs one of the agent's own programs.
@@ -222,7 +241,10 @@ func (a *Agent) wraps(n *node) bool {
 // launches reports whether a process is there for the sake of such a Belay alone: a
 // shell or the like with it on its command line, below the agent.
 func (a *Agent) launches(n *node) bool {
-	for up := n; up != nil && up.kind == foreign; up = up.parent {
+	if n == nil || n.kind != foreign {
+		return false
+	}
+	for up := n; up != nil && !a.helpsLocked(up); up = up.parent {
 		line := strings.Join(up.argv, " ")
 		if !strings.Contains(line, filepath.Base(a.self)) || !strings.Contains(line, "wrap") {
 			return false
@@ -297,7 +319,7 @@ func (a *Agent) homeLocked(s *survey) *home {
 		at = children[at][0]
 		argv = at.argv
 	}
-	return &home{} // a launcher's own home holds other people's programs
+	return nil // a launcher's own home holds other people's programs; what it launches is not there yet
 }
 
 // launcher reports whether a command line starts another program, and is no

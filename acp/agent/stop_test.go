@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -522,4 +523,56 @@ func TestACP_B19_ToolBeforeItsWord(t *testing.T) {
 		t.Fatalf("terminate: %+v, %v", e, err)
 	}
 	r.dead("tool")
+}
+
+// ACP-B19: behind a launcher (npx, a shell) the agent is none the less the agent: its
+// helpers and its MCP servers behind Belay are not the turn's, whoever starts them.
+// Where it cannot be told which of a launcher's children is the agent, its helpers are
+// not known, and the rest holds.
+func TestACP_B19_AgentBehindALauncher(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, line string
+		known      bool
+	}{
+		{"alone", self + " agent; exit $?", true},
+		{"one of two", "sleep 90 & " + self + " agent; kill $!", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := start(t, func(cfg *Config) { cfg.Command = []string{"sh", "-c", c.line} })
+			lives := []string{"before", "mcp", "shell"}
+			r.ticks("before", "") // the agent is there
+			b, turn, call := r.turn(r.run(belay.KindSession, "session", nil), "one")
+			key := func(name string) []string {
+				return faketool.Command("tick", "-life=90s", "-witness="+r.w.Path, "-key="+name)
+			}
+			if c.known {
+				lives = append(lives, "own")
+				r.starts(key("own")...)
+			}
+			r.starts(append([]string{self, "wrap"}, key("mcp")...)...)
+			r.starts("sh", "-c", strings.Join(append([]string{self, "wrap"}, key("shell")...), " ")+"; exit $?")
+			tool := r.ticks("tool", "")
+			for _, k := range lives {
+				r.alive(k)
+			}
+			r.below(call, 1)
+			r.stop(turn)
+			if open, others := b.Living(); len(open) != 1 || !has(open, tool) || len(others) != 0 {
+				t.Fatalf("open: %s\nothers: %s", names(open), names(others))
+			}
+			if _, err := b.Kill(r.within(5*time.Second), true); err != nil {
+				t.Fatal(err)
+			}
+			r.dead("tool")
+			for _, k := range lives {
+				r.alive(k)
+			}
+		})
+	}
 }

@@ -81,11 +81,21 @@ func (a *Agent) evidence(t target, report proc.Report, err error, sel proc.Selec
 	if !seen && len(report.Spared) == 0 {
 		return nil, nil
 	}
+	a.log.Debug("processes of the agent were to be ended", "asked", pidsOf(report.Signalled), "killed", pidsOf(report.Killed),
+		"alive", pidsOf(report.Survivors), "spared", pidsOf(report.Spared))
 	e := supervise.Evidence(report, sel, signs)
 	if !seen { // nobody but spared ones: that proves nothing
 		e.Kind, e.Scope, e.Detail = belay.SeenSurvivors, "", "nobody but the spared"
 	}
 	return &e, nil
+}
+
+func pidsOf(list []proc.Process) []int {
+	pids := make([]int, len(list))
+	for i, p := range list {
+		pids[i] = p.PID
+	}
+	return pids
 }
 
 // signs is what those show whom the target means, and nobody else of the tree: the
