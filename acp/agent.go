@@ -263,6 +263,9 @@ func updateParams(session string, update any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("session/update: %w", err)
 	}
+	if k := jsonrpc.KindAt(raw, whole(raw)); k != jsonrpc.ObjectValue {
+		return nil, fmt.Errorf("session/update: %w: it must be an object, found %v", ErrBadRequest, k)
+	}
 	dst := append([]byte(nil), `{"sessionId":`...)
 	dst = jsonrpc.AppendString(dst, session)
 	dst = append(dst, `,"update":`...)

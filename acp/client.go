@@ -236,6 +236,9 @@ func (c *Client) Prompt(ctx context.Context, session string, content any) (Promp
 	if err != nil {
 		return PromptResult{}, fmt.Errorf("%s: %w", MethodPrompt, err)
 	}
+	if k := jsonrpc.KindAt(raw, whole(raw)); k != jsonrpc.ArrayValue {
+		return PromptResult{}, fmt.Errorf("%s: %w: the content must be an array of blocks, found %v", MethodPrompt, ErrBadRequest, k)
+	}
 	p := &prompt{change: make(chan struct{}, 1)}
 	c.begin(session, p)
 	defer c.endPrompt(session, p)

@@ -752,3 +752,36 @@ func TestMistakes_in_the_calling_code(t *testing.T) {
 		}()
 	}
 }
+
+// What an author gives that cannot be sent is refused with a clear error, and
+// nothing passes.
+func TestMistakes_in_values(t *testing.T) {
+	var turnErr error
+	b := newBoth(t, testAgent(func(_ context.Context, turn *acp.Turn) (acp.StopReason, error) {
+		turnErr = turn.Update(nil)
+		return acp.StopEndTurn, nil
+	}), acp.ClientOptions{})
+	if _, err := b.client.Prompt(t.Context(), "s", acp.Text("x")); err != nil || !errors.Is(turnErr, acp.ErrBadRequest) {
+		t.Errorf("got %v, %v", err, turnErr)
+	}
+	before := len(b.wire.all())
+	for name, try := range map[string]func() error{
+		"no content":    func() error { _, err := b.client.Prompt(t.Context(), "s", nil); return err },
+		"text":          func() error { _, err := b.client.Prompt(t.Context(), "s", "hello"); return err },
+		"broken JSON":   func() error { return b.client.Conn().Call(t.Context(), "_x", json.RawMessage(`{`), nil) },
+		"no JSON value": func() error { return b.client.Conn().Notify("_x", func() {}) },
+		"update":        func() error { return b.agent.Update("s", []int{1}) },
+		"background":    func() error { return b.agent.Background("s", json.RawMessage(`[`)) },
+		"no options": func() error {
+			_, err := b.agent.RequestPermission(t.Context(), acp.Permission{Session: "s"})
+			return err
+		},
+	} {
+		if err := try(); !errors.Is(err, acp.ErrBadRequest) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if got := b.wire.all(); len(got) != before {
+		t.Errorf("sent %q", got[before:])
+	}
+}
