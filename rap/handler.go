@@ -340,7 +340,7 @@ func (h *Handler) turnAway(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, ErrMalformed):
 		status = http.StatusBadRequest
 	}
-	h.log.Info("request refused", "path", r.URL.Path, "remote", r.RemoteAddr, "status", status, "error", belay.CleanReason(err.Error()))
+	h.log.Debug("request refused", "path", r.URL.Path, "remote", r.RemoteAddr, "status", status, "error", belay.CleanReason(err.Error()))
 	w.WriteHeader(status)
 }
 

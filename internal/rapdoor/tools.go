@@ -147,7 +147,7 @@ var errTooMany = errors.New("too many")
 
 // readTool reads one of the server's tools in the other protocol's words.
 func readTool(frame []byte, at jsonrpc.Span) (t tool, err error) {
-	var keys = []string{"name", "description", "inputSchema", "annotations", "title"}
+	keys := []string{"name", "description", "inputSchema", "annotations", "title"}
 	var out [5]jsonrpc.Span
 	if err := jsonrpc.Lookup(frame, at, keys, out[:]); err != nil {
 		return t, fmt.Errorf("%w: %w", rap.ErrMalformed, err)
