@@ -785,3 +785,78 @@ func TestMistakes_in_values(t *testing.T) {
 		t.Errorf("sent %q", got[before:])
 	}
 }
+
+// Both mechanisms beside each other: one request is stopped by its id while the turn
+// goes on, and session/cancel stops the turn and no other request.
+func TestACP_2_30_both_mechanisms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ao := testAgent(func(ctx context.Context, _ *acp.Turn) (acp.StopReason, error) {
+			<-ctx.Done()
+			return "", ctx.Err()
+		})
+		ao.Handler = echo
+		b := newBoth(t, ao, acp.ClientOptions{})
+		turn, stopTurn := context.WithCancel(t.Context())
+		one, stopOne := context.WithCancel(t.Context())
+		two, stopTwo := context.WithCancel(t.Context())
+		defer stopTwo()
+		var got acp.PromptResult
+		prompt := async(func() (err error) { got, err = b.client.Prompt(turn, "s", acp.Text("x")); return err })
+		first := async(func() error { return b.client.Conn().Call(one, "_wait/1", nil, nil) })
+		second := async(func() error { return b.client.Conn().Call(two, "_wait/2", nil, nil) })
+		synctest.Wait()
+		stopOne()
+		if err := <-first; !errors.Is(err, context.Canceled) {
+			t.Errorf("the request: %v", err)
+		}
+		time.Sleep(time.Minute)
+		stopTurn()
+		if err := <-prompt; err != nil || got.Reason != acp.StopCancelled {
+			t.Errorf("the turn: %+v, %v", got, err)
+		}
+		time.Sleep(time.Minute)
+		select {
+		case err := <-second:
+			t.Errorf("the other request has ended: %v", err)
+		default:
+		}
+		stopTwo()
+		<-second
+		if n, m := b.wire.count("session/cancel"), b.wire.count("$/cancel_request"); n != 1 || m != 2 {
+			t.Errorf("%d session/cancel, %d cancels of requests", n, m)
+		}
+	})
+}
+
+// session/cancel while session/load of that session runs: the live turn is hit all
+// the same (A7).
+func TestACP_A7_cancel_while_load_runs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		ao := testAgent(func(ctx context.Context, _ *acp.Turn) (acp.StopReason, error) {
+			<-ctx.Done()
+			return "", ctx.Err()
+		})
+		ao.LoadSession = func(context.Context, *acp.SessionRequest) (*acp.SessionResult, error) {
+			<-release
+			return nil, nil
+		}
+		b := newBoth(t, ao, acp.ClientOptions{})
+		ctx, cancel := context.WithCancel(t.Context())
+		var got acp.PromptResult
+		prompt := async(func() (err error) { got, err = b.client.Prompt(ctx, "s", acp.Text("x")); return err })
+		load := async(func() error {
+			_, err := b.client.LoadSession(t.Context(), acp.SessionRequest{Session: "s", Cwd: "/w"})
+			return err
+		})
+		synctest.Wait()
+		cancel()
+		if err := <-prompt; err != nil || got.Reason != acp.StopCancelled {
+			t.Errorf("got %+v, %v", got, err)
+		}
+		close(release)
+		if err := <-load; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -39,7 +39,7 @@ func TestACP_33_42_stable_ids(t *testing.T) {
 	})
 }
 
-func TestACP_33_34_39_stable_sender(t *testing.T) {
+func TestACP_32_33_34_39_stable_sender(t *testing.T) {
 	for version := acp.Version1; version <= acp.Version2; version++ {
 		t.Run(fmt.Sprint("v", version), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -284,20 +284,26 @@ func TestACP_43_47_two_dialects_through_a_proxy(t *testing.T) {
 	})
 }
 
-// MCP over ACP: the outer id is what a cancel names.
-func TestACP_44_outer_id(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		_, client, _ := agentConn(t, acp.Options{})
-		client.hello(helloClient)
-		client.send(`{"jsonrpc":"2.0","id":"out","method":"mcp/message","params":{"message":{"jsonrpc":"2.0","id":"in","method":"tools/call"}}}`)
-		client.answer(`"out"`) // echo
-		client.send(`{"jsonrpc":"2.0","id":"out2","method":"_wait/mcp","params":{"message":{"jsonrpc":"2.0","id":"in","method":"tools/call"}}}`)
-		synctest.Wait()
-		client.send(`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":"in"}}`)
-		client.silent(time.Second)
-		client.send(`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":"out2"}}`)
-		client.wantPart(`"id":"out2"`, `-32800`)
-	})
+// MCP over ACP and calls that a proxy wraps: the outer id is what a cancel names.
+func TestACP_43_44_outer_id(t *testing.T) {
+	for method, inner := range map[string]string{
+		"mcp/message":     `{"message":{"jsonrpc":"2.0","id":"in","method":"tools/call"}}`,
+		"proxy/successor": `{"method":"session/prompt","params":{"sessionId":"s"},"id":"in"}`,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			_, client, _ := agentConn(t, acp.Options{Handler: func(ctx context.Context, _ *acp.Request) (any, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}})
+			client.hello(helloClient)
+			client.send(`{"jsonrpc":"2.0","id":"out","method":"%s","params":%s}`, method, inner)
+			synctest.Wait()
+			client.send(`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":"in"}}`)
+			client.silent(time.Second)
+			client.send(`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":"out"}}`)
+			client.wantPart(`"id":"out"`, `-32800`)
+		})
+	}
 }
 
 // Three hops: the caller's ctx ends three handlers, all with cause peer, and the
