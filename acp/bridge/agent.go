@@ -40,7 +40,7 @@ func (b *Bridge) badLine(id jsonrpc.ID, kind jsonrpc.Kind, err error) {
 	b.dropLocked("agent", "it is no message", "error", err)
 	switch {
 	case id.IsZero():
-	case kind == jsonrpc.Response:
+	case kind == jsonrpc.Response, kind == jsonrpc.Unknown: // neither result nor error: by its id alone an answer
 		if r := b.agent.take(id); r != nil {
 			b.answerLost(r, err)
 		}

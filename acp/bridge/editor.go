@@ -39,13 +39,15 @@ func (b *Bridge) fromEditor(line []byte, long *jsonrpc.TooLongError) {
 // gets the answer itself, so that its call fails and not the connection; a bad
 // answer fails the agent's call.
 func (b *Bridge) refuseLine(id jsonrpc.ID, kind jsonrpc.Kind, named bool, err error) {
-	if kind == jsonrpc.Response && named {
+	if named && (kind == jsonrpc.Response || kind == jsonrpc.Unknown) {
 		if r := b.editor.take(id); r != nil {
 			b.badAnswer(r, err)
-		} else {
-			b.dropLocked("editor", "an answer that is none, to nobody's request", "error", err)
+			return
 		}
-		return
+		if kind == jsonrpc.Response {
+			b.dropLocked("editor", "an answer that is none, to nobody's request", "error", err)
+			return
+		}
 	}
 	b.dropLocked("editor", "it is no message", "error", err)
 	if kind == jsonrpc.Notification {

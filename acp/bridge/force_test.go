@@ -482,3 +482,85 @@ func TestACP_B15_TheFirstStopEscalatesNothing(t *testing.T) {
 		}
 	})
 }
+
+// What is started after the force, by an agent that has not said a word yet, is ended
+// when it has.
+func TestACP_B14_WhatComesAfterTheForceIsEndedToo(t *testing.T) {
+	forced(t, Settings{}, func(r *rig, tree *fakeTree) {
+		r.stopWithTool(tree, 1, 0)
+		time.Sleep(4500 * time.Millisecond)
+		tree.lives(1, 0)
+		r.agent.say(saysCancel)
+		time.Sleep(499 * time.Millisecond)
+		r.want("before", tree.did(), "2s turn term all=false\n4s turn kill all=false")
+		time.Sleep(time.Second)
+		r.want("then", tree.did(), "2s turn term all=false\n4s turn kill all=false\n5s turn kill all=false\n5s turn end")
+		if d := r.verdict(belay.KindTurn, belay.Confirmed); !d.Over() {
+			t.Errorf("%+v", d)
+		}
+	})
+}
+
+// ACP-B4, B29: a Stop of a session that is being opened does not wait for its
+// servers, and what the front has made of them is let go.
+func TestACP_B29_ASessionCanBeCancelledBeforeItLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tree := newFakeTree()
+		r := newRig(t, Options{Front: &fakeFront{f: tree, slow: 100 * time.Millisecond}})
+		defer r.end()
+		r.greet("1")
+		tree.start = time.Now()
+		r.editor.say(`{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"mcpServers":[]}}`)
+		r.editor.say(`{"jsonrpc":"2.0","method":"_x/after"}`)
+		r.agent.hears()
+		r.editor.say(`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":1}}`)
+		r.editor.hears(`{"jsonrpc":"2.0","id":1,"error":{"code":-32800,"message":"Cancelled"}}`)
+		r.agent.hears(`{"jsonrpc":"2.0","method":"_x/after"}`)
+		time.Sleep(time.Second)
+		r.agent.hears()
+		r.want("the front", tree.did(), "0s rewrite []\n100ms close")
+		if d := r.run(belay.KindSession); !d.Over() {
+			t.Errorf("%+v", d)
+		}
+	})
+}
+
+// Servers that cannot be put behind Belay pass as they are: the session works.
+func TestACP_B11_ServersPassWhenTheFrontFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tree := newFakeTree()
+		r := newRig(t, Options{Front: &fakeFront{f: tree, err: errNoMeans}})
+		defer r.end()
+		r.greet("1")
+		r.editor.say(`{"jsonrpc":"2.0","id":1,"method":"session/new","params":{"mcpServers":[{"name":"x","weight":1.50}]}}`)
+		r.agent.hears(`{"jsonrpc":"2.0","id":"b-2","method":"session/new","params":{"mcpServers":[{"name":"x","weight":1.50}]}}`)
+	})
+}
+
+// A tool call that the agent can cancel alone, and does not: it is told, and nothing
+// of its turn is harmed; a person's second press finds no means.
+func TestACP_B27_AToolCallThatStaysIsUnconfirmed(t *testing.T) {
+	bubble(t, Options{}, func(r *rig) {
+		r.greet("2")
+		r.session()
+		r.prompt()
+		r.agent.say(`{"jsonrpc":"2.0","id":"b-3","result":{"messageId":"m"}}`)
+		r.agent.say(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s_7","update":{"sessionUpdate":"tool_call_update","toolCallId":"tc_1","capabilities":{"cancel":{}}}}}`)
+		r.editor.heard()
+		r.operator(belay.KindCall, false)
+		r.agent.hears(`{"jsonrpc":"2.0","id":"b-4","method":"tool_call/cancel","params":{"sessionId":"s_7","toolCallId":"tc_1"}}`)
+		r.agent.say(`{"jsonrpc":"2.0","id":"b-4","error":{"code":-32602,"message":"no"}}`)
+		time.Sleep(3 * time.Second)
+		if d := r.run(belay.KindCall); d.Work != belay.Stopping {
+			r.Errorf("%+v", d)
+		}
+		r.operator(belay.KindCall, true)
+		time.Sleep(time.Second)
+		if d := r.run(belay.KindCall); d.Work != belay.Unconfirmed || !d.Receipt.Final {
+			r.Errorf("%+v", d.Receipt)
+		}
+		if d := r.run(belay.KindTurn); d.Work != belay.Running {
+			r.Errorf("%+v", d)
+		}
+	})
+}

@@ -33,8 +33,9 @@ type Brood interface {
 	Living() (open, others []belay.Process)
 
 	// Terminate and Kill end the survivors, the others too if all is set, and
-	// return evidence of what was then seen. They return when nobody is left or ctx
-	// ends.
+	// return evidence of what was then seen: process_gone if all that was to be ended
+	// is gone, survivors otherwise, nil if there was nothing to end. Those that were
+	// not to be ended are not in it. They return when nobody is left or ctx ends.
 	Terminate(ctx context.Context, all bool) (*belay.Evidence, error)
 	Kill(ctx context.Context, all bool) (*belay.Evidence, error)
 

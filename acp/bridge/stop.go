@@ -626,7 +626,10 @@ func (x *tool) stopOver(rec *belay.Receipt, gone *belay.Evidence, only bool) {
 // foldCalls adds to the tool calls of a stopped turn what the receipts of their
 // fronted MCP calls prove.
 func (b *Bridge) foldCalls(t *turn) {
-	if b.o.Front == nil || t.s.front == nil {
+	b.mu.Lock()
+	fronted := t.s.front != nil
+	b.mu.Unlock()
+	if b.o.Front == nil || !fronted {
 		return
 	}
 	for _, c := range b.o.Front.Calls(t.run) {

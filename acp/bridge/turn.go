@@ -193,8 +193,8 @@ func outcomeOf(e *jsonrpc.Envelope, line []byte) belay.Outcome {
 func (b *Bridge) promptFailed(r *request, code int, message string) {
 	t := r.t
 	switch {
-	case r != t.prompt:
-		r.fail(code, message, nil)
+	case r != t.prompt, b.version == acp.Version2 && (t.running || t.inserted):
+		r.fail(code, message, nil) // the work goes on without it
 	case t.stop != nil:
 		t.stop.word = message
 		said := belay.Evidence{Kind: belay.SeenErrorReply, Open: true, Detail: message}
