@@ -91,7 +91,7 @@ servers:
 		"detach":        defs[1].handler(&Options{Log: discard}, nil, "/x").Disconnect == httpserver.Detach,
 		"equal":         defs[2].equal(&defs[2]),
 		"not equal":     !defs[2].equal(&defs[3]),
-		"path":          defs[0].handler(&Options{Log: discard}, nil, "/x").Path == "/mcp/a",
+		"path":          defs[0].handler(&Options{Log: discard}, nil, "/x").Path == "/x",
 	} {
 		if !ok {
 			t.Errorf("%s: %+v", what, a)
