@@ -85,3 +85,40 @@ func TestACP_AgentName(t *testing.T) {
 		}
 	}
 }
+
+// ACP-B10, B32; acceptance 9: what an earlier turn has left lives on through the Stop
+// of a later one, and ends with its session; another session's does not.
+func TestACP_B32_SessionCloseTakesWhatItsTurnsLeft(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	e := m.acp(acpShort, fakeagent.Options{})
+	s1, s2 := e.session(), e.session()
+	for _, x := range []struct{ session, key string }{{s1, "left"}, {s2, "other"}} {
+		id := e.prompt(x.session, fakeagent.Turn{Tool: e.ticks(x.key, "daemon"), EndAfter: 1500}, x.key+"/daemon")
+		if _, err := e.Expect(id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id := e.prompt(s1, fakeagent.Turn{Mode: fakeagent.ShellOn, Tool: e.ticks("tool", "setsid")}, "tool", "tool/setsid")
+	e.stop(s1)
+	e.cancelled(id)
+	e.dead(3*time.Second, "tool")
+	e.alive("left/daemon")
+	e.ask("session/close", `{"sessionId":"`+s1+`"}`)
+	e.dead(3*time.Second, "left")
+	e.alive("other/daemon")
+}
+
+// A turn that runs too long is stopped like any other, and it is said why.
+func TestACP_B14_Deadline(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	e := m.acp(acpShort+" --deadline 1s", fakeagent.Options{})
+	id := e.prompt(e.session(), fakeagent.Turn{Mode: fakeagent.ShellOn, Tool: e.ticks("tool", "termproof")}, "tool")
+	turn := m.find(belay.KindTurn, turnName(m))
+	e.cancelled(id)
+	e.dead(3*time.Second, "tool")
+	if r := m.receipt(turn.ID); r.Cancellation.Cause != belay.CauseDeadline || r.Verdict != belay.Confirmed {
+		t.Errorf("receipt: %+v", r)
+	}
+}
