@@ -245,7 +245,8 @@ func (x *acpRun) observe() {
 	if last.After(x.at) {
 		x.r.wentOn = last.Sub(x.at)
 	}
-	x.r.stillAt = time.Since(last) < 400*time.Millisecond
+	// What is no process of its own is judged by its last sign alone.
+	x.r.stillAt = time.Since(last) < 4*slowBeat && (len(x.r.left) > 0 || slices.Contains(x.keys, slowKey))
 	x.told(acpPatience - time.Since(x.at))
 	for name, pid := range x.innocents {
 		if !faketool.Alive(pid) {

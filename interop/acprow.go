@@ -10,7 +10,7 @@ import (
 const (
 	acpSettle = 5 * time.Second // Belay's settle deadline
 	acpExtra  = time.Second     // on top of it, and of the agent's own answer
-	acpGone   = 3 * time.Second // the stopped tool call
+	acpGone   = 3 * time.Second // the stopped tool call, after the editor's answer
 )
 
 // acpRow is one session with a real agent.
@@ -70,7 +70,7 @@ func (r *acpRow) judge() {
 		r.problem = "Belay says confirmed, and these live: " + strings.Join(r.left, "; ")
 	case last > 0:
 		r.problem = "left alive: " + strings.Join(r.left, "; ")
-	case r.stillAt || r.wentOn > acpGone:
+	case r.stillAt || r.wentOn > r.toldAfter+acpGone:
 		r.problem = "the work went on"
 	case r.receipt == "":
 		r.problem = "no receipt"
