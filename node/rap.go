@@ -96,7 +96,9 @@ func (c rapCallers) Authenticate(r *http.Request, body func() ([]byte, error)) (
 	if err != nil {
 		return "", err
 	}
-	if l := c.s.linkOf(r); l != nil && len(l.inside) > 0 {
+	// A runtime need not stay for the answer to a cancel, and is then as one that
+	// hides: its cancel must not be lost for that.
+	if l := c.s.linkOf(r); l != nil && len(l.inside) > 0 && l.inside[0] != somebody {
 		name += insideMark + l.inside[0]
 	}
 	return name, nil
