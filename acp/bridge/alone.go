@@ -61,11 +61,18 @@ func (p *toolStopper) askAgent() bool {
 	b, x := p.b, p.x
 	b.lock()
 	defer b.unlock()
-	if !x.s.work.tools[x.id] || !x.open || b.version != acp.Version2 {
+	method, key, id := acp.MethodCancelToolCall, "toolCallId", x.id
+	switch work := &x.s.work; {
+	case !x.open || b.version != acp.Version2:
+		return false
+	case work.tools[x.id]:
+	case work.terminals[x.terminal]:
+		method, key, id = acp.MethodCancelTerminal, "terminalId", x.terminal
+	default:
 		return false
 	}
-	params := fmt.Appendf(nil, `{"sessionId":%s,"toolCallId":%s}`, quote(x.s.id), quote(x.id))
-	b.ask(b.agent, acp.MethodCancelToolCall, params, func(e *jsonrpc.Envelope, frame []byte) {
+	params := fmt.Appendf(nil, `{"sessionId":%s,%q:%s}`, quote(x.s.id), key, quote(id))
+	b.ask(b.agent, method, params, func(e *jsonrpc.Envelope, frame []byte) {
 		if e == nil || e.IsError() {
 			detail := "the agent is gone"
 			if e != nil {

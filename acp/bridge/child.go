@@ -33,7 +33,7 @@ func (b *Bridge) admitChild(r *request, e *jsonrpc.Envelope, line []byte) bool {
 	if s == nil {
 		return true
 	}
-	r.s, r.t = s, s.current()
+	r.s, r.t, r.tool = s, s.current(), subject(e, line)
 	r.terminal = r.aboutTerminal(e, line)
 	if r.t == nil {
 		return true
@@ -46,7 +46,7 @@ func (b *Bridge) admitChild(r *request, e *jsonrpc.Envelope, line []byte) bool {
 		return false
 	}
 	parent := r.t.run
-	if x := r.t.tools[subject(e, line)]; x != nil && x.run != nil && x.open {
+	if x := r.t.tools[r.tool]; x != nil && x.run != nil && x.open {
 		parent = x.run
 	}
 	run, err := b.o.Tree.Register(belay.Spec{
@@ -75,6 +75,8 @@ func (b *Bridge) admitChild(r *request, e *jsonrpc.Envelope, line []byte) bool {
 // reach the editor; what only ends something passes (ACP-B16).
 func (b *Bridge) passesStop(r *request) bool {
 	switch {
+	case acp.Dialog(r.method) && !b.earlyAnswer(r):
+		return true // it may be of work that goes on
 	case acp.Dialog(r.method):
 		r.answer(acp.Dismissed(r.method))
 		r.t.noteCut()

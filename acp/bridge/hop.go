@@ -65,6 +65,7 @@ type request struct {
 	cancel   bool       // the asker has cancelled it
 	timer    *time.Timer
 	terminal string // that it is about
+	tool     string // the tool call that it names
 	undo     bool   // its success must be undone
 
 	// reply gets the answer to one of Belay's own requests, under the lock. e is nil

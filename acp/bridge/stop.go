@@ -44,6 +44,7 @@ type stopping struct {
 	beyond    chan struct{}   // closed when a person presses after the last step
 	open      []*tool         // at the Stop
 	undone    bool            // past the deadline
+	all       bool            // the turn's background work is to end too
 	killing   bool            // the agent is being killed because of it
 }
 
@@ -186,7 +187,8 @@ func (b *Bridge) stopTurn(t *turn, c *belay.Cancellation) {
 		}
 	}
 	b.tellAgent(t)
-	if b.set.Background == End {
+	if b.set.Background == End && b.version == acp.Version2 && t.s.work.runs() {
+		st.all = true
 		b.stopBackground(t)
 	}
 	for _, r := range slices.Clone(t.children) {
@@ -201,15 +203,10 @@ func (b *Bridge) stopTurn(t *turn, c *belay.Cancellation) {
 // earlyAnswer reports whether a question may be answered before the agent withdraws
 // it. In v2 it may only be if it is known to belong to the work that was stopped.
 func (b *Bridge) earlyAnswer(r *request) bool {
-	if b.version != acp.Version2 || r.run == nil {
+	if b.version != acp.Version2 {
 		return true
 	}
-	for _, x := range r.t.tools {
-		if x.run != nil && x.run.ID() == r.run.Info().Parent {
-			return !r.t.s.work.lists(x.id)
-		}
-	}
-	return false
+	return r.t.tools[r.tool] != nil && !r.t.s.work.lists(r.tool)
 }
 
 // neverStarted ends a turn that the agent has not seen.
@@ -476,9 +473,10 @@ func (b *Bridge) agentDone(t *turn, said belay.Evidence) {
 	b.turnDone(t)
 }
 
-// dismissOrCut ends a request of a turn that is over.
+// dismissOrCut ends a request of a turn that is over. In v2 a question may be of work
+// that goes on: it stays with the editor.
 func (b *Bridge) dismissOrCut(r *request) {
-	if acp.Dialog(r.method) {
+	if acp.Dialog(r.method) && b.earlyAnswer(r) {
 		b.dismiss(r, true)
 		return
 	}

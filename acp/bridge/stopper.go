@@ -187,8 +187,11 @@ func (b *Bridge) look(t *turn) (force bool, why error) {
 	if brood != nil {
 		open, others = brood.Living()
 	}
-	if spared {
+	switch {
+	case spared:
 		open, others = nil, append(open, others...)
+	case st.all:
+		open, others = append(open, others...), nil
 	}
 	if len(open) > 0 {
 		return true, nil
@@ -256,7 +259,7 @@ func (b *Bridge) lookAgain(ctx context.Context, t *turn) {
 	b.spawn(func() {
 		ctx, end := context.WithTimeoutCause(ctx, slowKill, errClock)
 		defer end()
-		if e, err := brood.Kill(ctx, false); err == nil && e != nil {
+		if e, err := brood.Kill(ctx, st.all); err == nil && e != nil {
 			b.struck(t, *e)
 		}
 		b.look(t)
@@ -285,7 +288,7 @@ func (p *turnStopper) force(ctx context.Context, most time.Duration, do func(Bro
 	if st == nil {
 		return nil, nil
 	}
-	all := steps(t.run.Receipt()).pressed
+	all := st.all || steps(t.run.Receipt()).pressed
 	var e *belay.Evidence
 	var err error
 	if brood != nil {

@@ -42,6 +42,7 @@ const (
 	atBackground
 	atTerminal
 	atExit
+	atContent
 	nMembers
 )
 
@@ -49,7 +50,7 @@ var (
 	paramNames  = []string{"sessionId", "update"}
 	updateNames = []string{
 		"sessionUpdate", "toolCallId", "status", "title", "name", "capabilities",
-		"state", "stopReason", "background", "terminalId", "exitStatus",
+		"state", "stopReason", "background", "terminalId", "exitStatus", "content",
 	}
 )
 
@@ -133,9 +134,10 @@ type tool struct {
 	run  *belay.Run // nil: it has none
 	open bool
 
-	ours     bool // v2: the editor was told that Belay can
-	alone    bool // v2: its processes can be told from those of others
-	looking  bool // for that
+	terminal string // v2: that shows what it does
+	ours     bool   // v2: the editor was told that Belay can
+	alone    bool   // v2: its processes can be told from those of others
+	looking  bool   // for that
 	stopper  *toolStopper
 	openThen bool // it was open when its turn was stopped
 	word     *belay.Evidence
@@ -161,6 +163,9 @@ func (b *Bridge) toolUpdate(t *turn, s *session, line []byte, update jsonrpc.Spa
 		}
 		x = b.newTool(t, s, string(raw), toolName(line, at))
 	}
+	if b.version == acp.Version2 {
+		x.shows(line, at[atContent])
+	}
 	if final(status) {
 		b.toolEnded(x, status)
 		return nil
@@ -172,6 +177,16 @@ func (b *Bridge) toolUpdate(t *turn, s *session, line []byte, update jsonrpc.Spa
 		return nil
 	}
 	return b.advertise(x, line, update, at[atCaps])
+}
+
+// shows notes the terminal that a tool call has in its content.
+func (x *tool) shows(line []byte, content jsonrpc.Span) {
+	for el := range jsonrpc.Elements(line, content) {
+		var in [2]jsonrpc.Span
+		if jsonrpc.Lookup(line, el, []string{"type", "terminalId"}, in[:]) == nil && string(text(line, in[0])) == "terminal" {
+			x.terminal = string(text(line, in[1]))
+		}
+	}
 }
 
 // newTool registers a tool call below its turn.
