@@ -218,7 +218,10 @@ func (b *Brood) End() {
 type Litter struct {
 	a       *Agent
 	session belay.RunID
-	seen    bool // guarded by a.mu
+
+	// Guarded by a.mu.
+	seen  bool
+	asked time.Time
 }
 
 // Opened and Closed do nothing: a session has no tool calls but those of its turns.
@@ -285,12 +288,22 @@ func (l *Litter) claimLocked(s *survey, n *node, o *origin) claim {
 // Terminate asks all that the session has left to end; see [Brood.Terminate].
 func (l *Litter) Terminate(ctx context.Context, _ bool) (*belay.Evidence, error) {
 	l.shut()
+	l.a.mu.Lock()
+	if l.asked.IsZero() {
+		l.asked = time.Now()
+	}
+	l.a.mu.Unlock()
 	return l.a.terminate(ctx, l.target())
 }
 
-// Kill ends all that the session has left by force; see [Brood.Kill].
+// Kill ends all that the session has left by force; see [Brood.Kill]. Who was asked to
+// end and needs time to clean up has it, for there is no second Stop of a session.
 func (l *Litter) Kill(ctx context.Context, _ bool) (*belay.Evidence, error) {
 	l.shut()
+	l.a.mu.Lock()
+	asked := l.asked
+	l.a.mu.Unlock()
+	l.a.letCleanUp(ctx, l.target(), asked)
 	return l.a.kill(ctx, l.target())
 }
 

@@ -576,3 +576,29 @@ func TestACP_B19_AgentBehindALauncher(t *testing.T) {
 		})
 	}
 }
+
+// DESIGN 11, 7: a tool that is known to clean up has its time before the kill, as far
+// as there is any; a second Stop does not wait for it.
+func TestACP_B19_SlowToolsCleanUp(t *testing.T) {
+	t.Parallel()
+	for _, again := range []bool{false, true} {
+		t.Run(map[bool]string{false: "first Stop", true: "second Stop"}[again], func(t *testing.T) {
+			t.Parallel()
+			r := start(t)
+			b, turn, _ := r.turn(r.run(belay.KindSession, "session", nil), "one")
+			git := copyOf(t, r.tool, strings.TrimSuffix(r.tool, "tool")+"git")
+			r.starts(git, faketool.Marker, "tick", "-life=90s", "-witness="+r.w.Path, "-key=git", "-clean=1500ms")
+			r.alive("git")
+			r.stop(turn)
+			if e, err := b.Terminate(r.within(200*time.Millisecond), again); err != nil || e == nil || e.Kind != belay.SeenSurvivors {
+				t.Fatalf("terminate: %+v, %v", e, err)
+			}
+			if e, err := b.Kill(r.within(12*time.Second), again); err != nil || e == nil || e.Kind != belay.SeenProcessGone {
+				t.Fatalf("kill: %+v, %v", e, err)
+			}
+			if cleaned := r.w.Count("git", "cleaned") == 1; cleaned == again {
+				t.Errorf("it has cleaned up: %v", cleaned)
+			}
+		})
+	}
+}

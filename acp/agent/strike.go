@@ -206,8 +206,9 @@ func stopCommand(o *origin, n *node) string {
 // alone stops one tool call by its processes. It implements belay.Stopper,
 // Terminator, Killer and Planner.
 type alone struct {
-	a *Agent
-	t target
+	a     *Agent
+	t     target
+	asked time.Time // guarded by a.mu
 }
 
 var (
@@ -221,11 +222,18 @@ func (s *alone) Tell(context.Context, *belay.Cancellation) (*belay.Evidence, err
 
 // Terminate implements belay.Terminator.
 func (s *alone) Terminate(ctx context.Context, _ *belay.Cancellation) (*belay.Evidence, error) {
+	s.a.mu.Lock()
+	s.asked = time.Now()
+	s.a.mu.Unlock()
 	return s.a.terminate(ctx, s.t)
 }
 
-// Kill implements belay.Killer.
+// Kill implements belay.Killer; see [Brood.Kill].
 func (s *alone) Kill(ctx context.Context, _ *belay.Cancellation) (*belay.Evidence, error) {
+	s.a.mu.Lock()
+	asked := s.asked
+	s.a.mu.Unlock()
+	s.a.letCleanUp(ctx, s.t, asked)
 	return s.a.kill(ctx, s.t)
 }
 
