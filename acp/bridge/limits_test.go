@@ -264,7 +264,7 @@ func TestACP_B20_BackgroundProcessesAreSpared(t *testing.T) {
 			time.Sleep(time.Minute)
 			did := tree.did()
 			if set.Background == End {
-				if !strings.Contains(did, "term all=false") {
+				if !strings.Contains(did, "term all=true") {
 					t.Errorf("stop: %s", did)
 				}
 				return
