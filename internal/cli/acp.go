@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -188,6 +189,7 @@ type agency struct {
 	command []string
 	run     *belay.Run // of the agent; its sessions hang below
 	agent   *agent.Agent
+	forced  atomic.Bool // the bridge has used force on the agent itself
 	servers servers
 }
 
@@ -240,7 +242,7 @@ var errStopped = errors.New("the agent was stopped")
 func (x *agency) serve(c *acpCmd, set bridge.Settings, signals <-chan os.Signal) error {
 	front, closeFront := c.front(x)
 	b, err := bridge.New(bridge.Options{
-		Tree: x.host.tree, Settings: set, Control: x.env.mesh(), Agent: whole{x.agent}, Offspring: offspring{x.agent}, Front: front,
+		Tree: x.host.tree, Settings: set, Control: x.env.mesh(), Agent: whole{x.agent, &x.forced}, Offspring: offspring{x.agent}, Front: front,
 		Name: x.name, Owner: x.host.owner, Parent: x.run, Log: x.host.log,
 	})
 	if err != nil {
@@ -338,6 +340,9 @@ func (x *agency) exit(why bridge.Reason) int {
 	case bridge.AgentGone:
 		exit := x.agent.Exit()
 		switch {
+		case x.forced.Load():
+			x.env.Warnf("acp: %s closed its output, went on, and was ended", x.name)
+			return ExitAgentKilled
 		case exit.Unknown:
 			x.env.Warnf("acp: %s is over, but its exit code is not known", x.name)
 			return ExitFailed

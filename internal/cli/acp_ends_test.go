@@ -188,6 +188,17 @@ func TestACP_B36_AgentDies(t *testing.T) {
 	}
 }
 
+// An agent that closes its output and goes on can do nothing for its editor any more:
+// it is ended, and that is said.
+func TestACP_B36_AgentClosesItsOutput(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	_, stderr, code := m.belay("acp", "--", "sh", "-c", "exec >&-; exec sleep 100")
+	if code != ExitAgentKilled || !strings.Contains(stderr, "closed its output, went on, and was ended") {
+		t.Errorf("exit code %d, want %d:\n%s", code, ExitAgentKilled, stderr)
+	}
+}
+
 // ACP-B24; acceptance 11: an agent that ignores everything has its editor settled by
 // the deadline, and is killed at the next one; with lenient it is not.
 func TestACP_B24_DeafAgent(t *testing.T) {

@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"context"
+	"sync/atomic"
+
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/acp/agent"
 	"github.com/belayhq/belay/acp/bridge"
@@ -24,7 +27,30 @@ func (o offspring) Turn(turn *belay.Run) bridge.Brood { return o.Agent.Turn(turn
 func (o offspring) Session(session *belay.Run) bridge.Brood { return o.Agent.Session(session) }
 
 // whole is the agent with all that it has started.
-type whole struct{ *agent.Agent }
+type whole struct {
+	*agent.Agent
+	forced *atomic.Bool // force was used while the agent's own process lived
+}
+
+// Terminate implements bridge.Agent.
+func (w whole) Terminate(ctx context.Context) (*belay.Evidence, error) {
+	w.note()
+	return w.Agent.Terminate(ctx)
+}
+
+// Kill implements bridge.Agent.
+func (w whole) Kill(ctx context.Context) (*belay.Evidence, error) {
+	w.note()
+	return w.Agent.Kill(ctx)
+}
+
+func (w whole) note() {
+	select {
+	case <-w.Done():
+	default:
+		w.forced.Store(true)
+	}
+}
 
 // Exit implements bridge.Agent: it does not wait.
 func (w whole) Exit() bridge.Exit {
