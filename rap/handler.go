@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -377,8 +378,8 @@ func (h *Handler) base(r *http.Request) string {
 	}
 	// What a prefix that was stripped has been is in the line of the request.
 	prefix := ""
-	if path, _, _ := strings.Cut(r.RequestURI, "?"); strings.HasPrefix(path, "/") {
-		prefix, _ = strings.CutSuffix(path, r.URL.EscapedPath())
+	if u, err := url.ParseRequestURI(r.RequestURI); err == nil {
+		prefix, _ = strings.CutSuffix(u.EscapedPath(), r.URL.EscapedPath())
 	}
 	return scheme + "://" + r.Host + prefix
 }
@@ -390,6 +391,7 @@ func (h *Handler) discover(w http.ResponseWriter, r *http.Request, caller string
 	if err == nil {
 		own := *m
 		own.Endpoint = h.base(r) + PathInvoke
+		own.NeedsMigration = m.NeedsMigration && h.o.Migrate != nil
 		body, err = own.Append(nil)
 	}
 	if err != nil {

@@ -149,6 +149,9 @@ func result(m *mcp.Message) (rap.Result, error) {
 	if mcp.ToolFailed(m) {
 		return rap.Result{}, errors.New(textOf(&r))
 	}
+	if len(r.Content) > 0 && r.Content[0].Type == rap.ItemImage { // a runtime without images needs something to show
+		r.Content = append([]rap.Item{{Type: rap.ItemText, Text: "The tool answered with an image."}}, r.Content...)
+	}
 	return r, nil
 }
 

@@ -281,6 +281,9 @@ func scripted(list string) func(context.Context, io.Reader, io.Writer) error {
 			case "tools/call":
 				result = `{"content":[{"type":"text","text":"one picture"},{"type":"image","data":"aGk=","mimeType":"image/png"},{"type":"audio","data":"aGk=","mimeType":"audio/wav"},{"type":"resource_link","uri":"file:///a"}]}`
 			}
+			if strings.Contains(string(m.Params), `"draw"`) {
+				result = `{"content":[{"type":"image","data":"aGk=","mimeType":"image/png"}]}`
+			}
 			if result != "" && m.ID != nil {
 				fmt.Fprintf(out, `{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", m.ID, result)
 			}
@@ -306,12 +309,17 @@ func TestRAP67_WhatAServerAsksIsRefused(t *testing.T) {
 // that says what it was.
 func TestRAP63_ContentIsTranslated(t *testing.T) {
 	r := newRig(t, func(*rig) []serve.Definition {
-		return []serve.Definition{{Server: config.New("tools", config.Policy{}), Serve: scripted(`[{"name":"show","description":"d","inputSchema":{"type":"object"}}]`)}}
+		return []serve.Definition{{Server: config.New("tools", config.Policy{}), Serve: scripted(`[{"name":"show","description":"d","inputSchema":{"type":"object"}},{"name":"draw","description":"d","inputSchema":{"type":"object"}}]`)}}
 	}, nil)
 	r.invoke("show", "t", "a", nil)
 	got, _ := json.Marshal(r.message("t", "a").Raw["content"])
 	want := `[{"text":"one picture","type":"text"},{"data":"aGk=","mediaType":"image/png","type":"image"},{"text":"[audio of about 3 bytes, which cannot be shown here]","type":"text"},{"text":"[resource file:///a]","type":"text"}]`
 	if string(got) != want {
+		t.Errorf("%s", got)
+	}
+	r.invoke("draw", "t", "b", nil)
+	got, _ = json.Marshal(r.message("t", "b").Raw["content"])
+	if want := `[{"text":"The tool answered with an image.","type":"text"},{"data":"aGk=","mediaType":"image/png","type":"image"}]`; string(got) != want {
 		t.Errorf("%s", got)
 	}
 }
