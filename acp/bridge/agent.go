@@ -18,6 +18,10 @@ func (b *Bridge) fromAgent(line []byte, long *jsonrpc.TooLongError) {
 		b.badLine(id, kind, long)
 		return
 	}
+	if jsonrpc.IsNoise(line) { // what agents and their package managers print by mistake
+		b.dropLocked("agent", "it is no message", "line", belay.CleanReason(string(line[:min(len(line), maxShown)])))
+		return
+	}
 	if err := jsonrpc.Parse(line, &e); err != nil {
 		b.badLine(e.ID, e.Kind, err)
 		return
@@ -33,6 +37,9 @@ func (b *Bridge) fromAgent(line []byte, long *jsonrpc.TooLongError) {
 		b.badLine(e.ID, e.Kind, jsonrpc.ErrShape)
 	}
 }
+
+// maxShown is how much of a line that is no message is logged.
+const maxShown = 200
 
 // badLine drops what is no message (ACP-B5), and fails the call that it was to
 // answer.

@@ -63,6 +63,7 @@ type request struct {
 	parcel   *parcel    // it waits in the lane
 	told     bool       // the other side was told that it is cancelled
 	cancel   bool       // the asker has cancelled it
+	early    bool       // before it came
 	timer    *time.Timer
 	terminal string // that it is about
 	tool     string // the tool call that it names

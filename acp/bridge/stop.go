@@ -19,7 +19,6 @@ const (
 	closeWait = 2 * time.Second  // for the answer to session/close, before the agent is killed
 	slowKill  = 12 * time.Second // most that a kill may take: tools that clean up slowly have ten seconds
 	endMargin = 5 * time.Second  // after the last step, for its evidence
-	time1     = time.Millisecond // as good as at once, where zero would mean the default
 	maxStill  = 8                // signs of life that are written down
 )
 
@@ -218,7 +217,7 @@ func (b *Bridge) neverStarted(t *turn) {
 			b.agent.forget(r)
 			r.parcel = nil
 		}
-		if b.version == acp.Version1 && !(t.stop.byRequest && t.held != nil) {
+		if b.version == acp.Version1 && !r.early {
 			r.answer(endResult(t, ""))
 		} else {
 			r.fail(acp.CodeCancelled, acp.CancelledText, nil)

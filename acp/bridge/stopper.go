@@ -214,7 +214,10 @@ func (b *Bridge) look(t *turn) (force bool, why error) {
 func conclude(t *turn, said, gone *belay.Evidence, others []belay.Process, spared bool) error {
 	if len(others) > 0 {
 		why := fmt.Sprintf("%d processes that belong to no open tool call are alive; a second Stop takes them: belay cancel %s", len(others), t.run.ID())
-		if spared {
+		switch {
+		case t.b.set.Enforce == Never:
+			why = fmt.Sprintf("%d processes are alive; enforce is never", len(others))
+		case spared:
 			why = fmt.Sprintf("%d processes are spared, for the agent reports background work", len(others))
 		}
 		t.run.Observe(belay.Evidence{Kind: belay.SeenSurvivors, Survivors: others, Detail: why})

@@ -50,7 +50,7 @@ func (b *Bridge) prompt(r *request, id string, e *jsonrpc.Envelope, line []byte,
 		r.fail(belay.JSONRPCCode(err), err.Error(), nil)
 		return
 	}
-	r.s = s
+	r.s, r.early = s, early
 	if t := s.foreground(); b.version == acp.Version2 && t != nil && t.stop == nil && !early {
 		r.t = t
 		t.more = append(t.more, r)
