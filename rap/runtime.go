@@ -355,17 +355,14 @@ func (rt *Runtime) Close(ctx context.Context, c belay.Cancellation) error {
 	for _, th := range threads {
 		th.shut(c, true)
 	}
+	err := rt.notify.Close(ctx) // first: nothing else may end under a cancel
 	rt.end(&c)
 	done := make(chan struct{})
 	go func() { defer close(done); rt.wg.Wait() }()
-	var err error
 	select {
 	case <-done:
 	case <-ctx.Done():
 		err = context.Cause(ctx)
-	}
-	if other := rt.notify.Close(ctx); err == nil {
-		err = other
 	}
 	return err
 }

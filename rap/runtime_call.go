@@ -51,8 +51,9 @@ type Pending struct {
 	told chan struct{} // closed when a Stop has been handed to all deliveries
 
 	// The fields below are guarded by th.mu.
-	sent     bool // an attempt to post it was made
-	withheld bool // it was stopped before
+	sent     bool          // an attempt to post it was made
+	posting  chan struct{} // closed when the attempt that is under way is over; nil: none is
+	withheld bool          // it was stopped before
 	over     bool
 	result   *ToolResult
 	err      error
@@ -60,8 +61,7 @@ type Pending struct {
 	prompts  context.Context         // of what people are asked
 	dismiss  context.CancelCauseFunc // ends prompts; nil: nobody was asked
 	asking   int
-	unsend   context.CancelCauseFunc // breaks the posting off; nil: nothing is posted
-	instance Instance                // that it was sent to
+	instance Instance // that it was sent to
 }
 
 // ErrNotAccepted says that a server did not take an invocation (RAP-58).
@@ -272,17 +272,7 @@ func (c *Pending) send(body []byte) {
 	if !c.run.Start() {
 		return // it was stopped; settle and Tell see to the rest
 	}
-	stop, end := context.WithCancelCause(c.run.Context()) // ends with the Stop, and the retries with it
-	defer end(errNobody)
-	defer context.AfterFunc(c.th.rt.life, func() { end(belay.ErrClosed) })()
-	c.th.mu.Lock()
-	c.unsend = end
-	c.th.mu.Unlock()
-	defer func() {
-		c.th.mu.Lock()
-		defer c.th.mu.Unlock()
-		c.unsend = nil
-	}()
+	stop := c.run.Context() // ends with the Stop, and the retries with it
 	var err error
 	for try := 0; ; try++ {
 		var again bool
@@ -298,6 +288,9 @@ func (c *Pending) send(body []byte) {
 		case <-timer.C:
 		case <-c.done:
 		case <-stop.Done():
+		case <-c.th.rt.life.Done():
+			timer.Stop()
+			return
 		}
 		timer.Stop()
 		if c.isOver() {
@@ -310,6 +303,10 @@ func (c *Pending) send(body []byte) {
 }
 
 // attempt posts once. again says that it may be tried once more.
+//
+// A post that is under way is not broken off by the Stop: net/http closes the
+// connection of a request whose context ends, also when the answer came in that
+// moment and the connection was given to the next request, which is the cancel.
 func (c *Pending) attempt(stop context.Context, body []byte) (again bool, err error) {
 	rt := c.th.rt
 	to, l, in, err := c.endpoint(stop)
@@ -319,9 +316,10 @@ func (c *Pending) attempt(stop context.Context, body []byte) (again bool, err er
 	if !c.maySend(in) {
 		return false, nil
 	}
-	ctx, end := context.WithTimeoutCause(stop, rt.o.PostTimeout, slowError(rt.o.PostTimeout))
+	ctx, end := context.WithTimeoutCause(rt.life, rt.o.PostTimeout, slowError(rt.o.PostTimeout))
 	defer end()
 	status, err := l.post(ctx, to, body)
+	c.posted()
 	switch {
 	case c.isOver() || stop.Err() != nil:
 		return false, nil // the result was faster than the acknowledgement, or it was stopped
@@ -362,12 +360,20 @@ func (c *Pending) maySend(in Instance) bool {
 	if c.over || c.withheld {
 		return false
 	}
-	c.sent = true
+	c.sent, c.posting = true, make(chan struct{})
 	if in != nil && c.instance != in {
 		c.instance = in
 		c.th.rt.spawn(func() { c.watch(in) })
 	}
 	return true
+}
+
+// posted notes that an attempt is over.
+func (c *Pending) posted() {
+	c.th.mu.Lock()
+	defer c.th.mu.Unlock()
+	close(c.posting)
+	c.posting = nil
 }
 
 func (c *Pending) isOver() bool {
@@ -410,18 +416,10 @@ func (c *Pending) endLocked(r *ToolResult, err error) {
 		}
 		c.dismiss(why)
 	}
-	if unsend := c.unsend; unsend != nil {
-		// The acknowledgement of what is over is not waited for, but given the moment
-		// it mostly needs: a request that is broken off costs its connection.
-		time.AfterFunc(ackGrace, func() { unsend(errNobody) })
-	}
 	delete(c.th.calls, c.inv.ID)
 	c.server.leave(c)
 	c.th.rt.retire(c.key)
 }
-
-// ackGrace is how long an acknowledgement may take when the result has come before.
-const ackGrace = time.Second
 
 // settle is the run's OnCancel.
 func (c *Pending) settle(_ *belay.Run, why *belay.Cancellation) {

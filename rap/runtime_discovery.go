@@ -180,7 +180,7 @@ func (th *Thread) loaded() *loadedTools {
 
 // manifest asks a server for its manifest.
 func (rt *Runtime) manifest(ctx context.Context, s *server) (*Manifest, error) {
-	m, in, err := rt.ask(ctx, s)
+	m, in, err := rt.askApart(ctx, s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
@@ -193,6 +193,30 @@ func (rt *Runtime) manifest(ctx context.Context, s *server) (*Manifest, error) {
 	}
 	rt.log.Warn("a tool server could not be asked; its last manifest is used", "server", s.Name, "error", err)
 	return s.cached, nil
+}
+
+// askApart asks for whoever may not wait to the end: the question itself goes on, since
+// a request that is broken off can take the connection of another one with it.
+func (rt *Runtime) askApart(ctx context.Context, s *server) (m *Manifest, in Instance, err error) {
+	done := make(chan struct{})
+	var answer struct {
+		m   *Manifest
+		in  Instance
+		err error
+	}
+	asked := rt.spawn(func() {
+		defer close(done)
+		answer.m, answer.in, answer.err = rt.ask(rt.life, s)
+	})
+	if !asked {
+		return nil, nil, belay.ErrClosed
+	}
+	select {
+	case <-done:
+		return answer.m, answer.in, answer.err
+	case <-ctx.Done():
+		return nil, nil, context.Cause(ctx)
+	}
 }
 
 // ask is one question. A redirect is no manifest: another host would otherwise

@@ -106,7 +106,7 @@ func (c *Pending) answer(ctx context.Context, l link, to string, selected int) e
 		if c.isOver() || ctx.Err() != nil || c.run.Cancellation() != nil {
 			return nil
 		}
-		status, err := c.attemptAnswer(ctx, l, to, body)
+		status, err := c.attemptAnswer(l, to, body)
 		switch {
 		case ctx.Err() != nil || err == nil && status == http.StatusOK:
 			return nil
@@ -127,9 +127,10 @@ func (c *Pending) answer(ctx context.Context, l link, to string, selected int) e
 	}
 }
 
-func (c *Pending) attemptAnswer(ctx context.Context, l link, to string, body []byte) (int, error) {
+// attemptAnswer posts once. Like an invocation, it is not broken off by the Stop.
+func (c *Pending) attemptAnswer(l link, to string, body []byte) (int, error) {
 	limit := c.th.rt.o.PostTimeout
-	ctx, end := context.WithTimeoutCause(ctx, limit, slowError(limit))
+	ctx, end := context.WithTimeoutCause(c.th.rt.life, limit, slowError(limit))
 	defer end()
 	return l.post(ctx, to, body)
 }

@@ -43,11 +43,26 @@ func (c *Pending) Tell(ctx context.Context, _ *belay.Cancellation) (*belay.Evide
 		close(c.told)
 		return &belay.Evidence{Kind: belay.SeenNotStarted, Scope: belay.ScopeHandler, Detail: "it was stopped before it was sent"}, nil
 	}
+	posting := c.posting
 	c.th.mu.Unlock()
+	if posting != nil {
+		order := time.NewTimer(orderWait)
+		select {
+		case <-posting:
+		case <-order.C:
+		case <-ctx.Done():
+		}
+		order.Stop()
+	}
 	t := c.tellAll(c.observe)
 	close(c.told)
 	return nil, t.wait(ctx)
 }
+
+// orderWait is how long a cancel waits for the acknowledgement of an invocation that
+// is just being posted: a tool server that forgets a cancel which comes before its
+// call would else run it to the end (R8). Nobody but the deliveries waits for that.
+const orderWait = 25 * time.Millisecond
 
 // Plan implements [belay.Planner].
 func (c *Pending) Plan(context.Context) belay.Plan {

@@ -310,3 +310,36 @@ func TestDo(t *testing.T) {
 	}
 	p.Await(soon(t), PathCancel, 1)
 }
+
+// TestRAP97_Order: a cancel does not overtake its invocation at a tool server that would
+// forget it (R8), and no Stop is lost when the acknowledgement comes in its very moment.
+func TestRAP97_Order(t *testing.T) {
+	p := peer(t, &rappeer.ToolServer{
+		Tools: map[string]func(*rappeer.Invoked){"work": func(*rappeer.Invoked) {}},
+		OnInvoke: func(context.Context, []byte) int {
+			time.Sleep(time.Millisecond)
+			return 0
+		},
+	})
+	s := newStage(t, func(o *RuntimeOptions) { o.Servers = []Server{{Name: "p", Base: p.Base()}} })
+	th := s.thread(ThreadOptions{})
+	const n = 200
+	sent := 0
+	for i := range n {
+		c := s.invoke(th, "work")
+		p.Await(soon(t), "/run", sent+1) // it has been read, and is being acknowledged
+		sent++
+		time.Sleep(time.Duration(i%8) * 200 * time.Microsecond)
+		s.stop(c.Run())
+		<-c.Done()
+		in := p.Call(th.ID(), c.ID())
+		select {
+		case <-in:
+		case <-time.After(5 * time.Second):
+			t.Fatalf("the Stop of call %d was lost: %+v", i, c.Run().Receipt().Steps)
+		}
+	}
+	if got := len(p.Seen(PathCancel)); got != n {
+		t.Errorf("%d cancels of %d calls", got, n)
+	}
+}

@@ -336,3 +336,21 @@ func (s *ToolServer) AwaitCall(ctx context.Context, operation string) *Invoked {
 		}
 	}
 }
+
+// Call is closed when the call with these ids was cancelled. A cancel that came before
+// the call is forgotten, as the reference implementation does it.
+func (s *ToolServer) Call(group, id string) <-chan struct{} {
+	for {
+		s.mu.Lock()
+		c := s.calls[[2]string{group, id}]
+		s.mu.Unlock()
+		if c != nil {
+			return c.Cancelled
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-s.life.Done():
+			return nil
+		}
+	}
+}
