@@ -32,6 +32,30 @@ type hostileEditor struct {
 	session string
 	ended   bool // the turn's end was read, and no next prompt was sent
 	after   []string
+
+	v2   bool
+	turn string // v2: id of the prompt whose turn runs
+	ends int    // v2: ends of turns
+}
+
+// over notes the end of a turn.
+func (h *hostileEditor) over(id string) {
+	h.mu.Lock()
+	h.ended = true
+	h.ends++
+	h.mu.Unlock()
+	h.signal(id)
+}
+
+func (h *hostileEditor) signal(id string) {
+	c := h.wait(id)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	select {
+	case <-c:
+	default:
+		close(c)
+	}
 }
 
 func (h *hostileEditor) say(format string, args ...any) {
@@ -60,8 +84,9 @@ func (h *hostileEditor) read(out io.Reader) {
 			Result struct {
 				SessionID string
 			}
+			Error  json.RawMessage
 			Params struct {
-				Update struct{ SessionUpdate string }
+				Update struct{ SessionUpdate, State string }
 			}
 		}
 		if err := json.Unmarshal([]byte(line), &m); err != nil {
@@ -77,14 +102,19 @@ func (h *hostileEditor) read(out io.Reader) {
 			if m.Result.SessionID != "" {
 				h.session = m.Result.SessionID
 			}
-			h.ended = true
+			turn := h.turn
 			h.mu.Unlock()
-			c := h.wait(id)
-			select {
-			case <-c:
-			default:
-				close(c)
+			switch {
+			case !h.v2 || id != turn:
+				h.over(id)
+			case m.Error != nil: // the prompt was not taken: there is no turn
+				h.over(id)
 			}
+		case m.Method == "session/update" && m.Params.Update.State == "idle":
+			h.mu.Lock()
+			turn := h.turn
+			h.mu.Unlock()
+			h.over(turn)
 		case m.Method == "session/update" && ofTurn([]byte(m.Params.Update.SessionUpdate)):
 			h.mu.Lock()
 			if h.ended && !strings.Contains(line, "after the end") { // those came before we could know
@@ -97,14 +127,14 @@ func (h *hostileEditor) read(out io.Reader) {
 
 // hostile runs turns until n of them are over, each with a mode and a Stop at random
 // moments. When an agent is gone a new bridge with a new agent goes on.
-func hostile(t *testing.T, seed uint64, n int) {
-	rnd := rand.New(rand.NewPCG(seed, 1))
+func hostile(t *testing.T, seed uint64, version, n int) {
+	rnd := rand.New(rand.NewPCG(seed, uint64(version)))
 	for n > 0 {
-		n -= hostileConnection(t, rnd, n)
+		n -= hostileConnection(t, rnd, version, n)
 	}
 }
 
-func hostileConnection(t *testing.T, rnd *rand.Rand, n int) (turns int) {
+func hostileConnection(t *testing.T, rnd *rand.Rand, version, n int) (turns int) {
 	tree := belay.NewTree(belay.Options{})
 	b, err := New(Options{Tree: tree, Settings: Settings{
 		Settle: 300 * time.Millisecond, AgentDeadline: 900 * time.Millisecond, Grace: 100 * time.Millisecond,
@@ -119,11 +149,11 @@ func hostileConnection(t *testing.T, rnd *rand.Rand, n int) (turns int) {
 	agentIn, toAgent := io.Pipe()
 	var all sync.WaitGroup
 	all.Go(func() {
-		if err := fakeagent.Serve(agentIn, agentOut, fakeagent.Options{}); err != nil && !strings.Contains(err.Error(), "died") {
+		if err := fakeagent.Serve(agentIn, agentOut, fakeagent.Options{Version: version}); err != nil && !strings.Contains(err.Error(), "died") {
 			t.Error(err)
 		}
 	})
-	h := &hostileEditor{T: t, in: editorIn, answers: map[string]int{}, last: map[string]string{}, waits: map[string]chan struct{}{}}
+	h := &hostileEditor{T: t, v2: version == 2, in: editorIn, answers: map[string]int{}, last: map[string]string{}, waits: map[string]chan struct{}{}}
 	all.Go(func() { h.read(editorOut) })
 	var result Result
 	served := make(chan struct{})
@@ -131,7 +161,7 @@ func hostileConnection(t *testing.T, rnd *rand.Rand, n int) (turns int) {
 		defer close(served)
 		result, _ = b.Serve(context.Background(), Pipes{fromEditor, toEditor}, Pipes{fromAgent, toAgent})
 	})
-	h.say(`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":1}}`)
+	h.say(`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":%d}}`, version)
 	<-h.wait(`"i"`)
 	h.say(`{"jsonrpc":"2.0","id":"n","method":"session/new","params":{"cwd":"/w","mcpServers":[]}}`)
 	<-h.wait(`"n"`)
@@ -147,11 +177,11 @@ func hostileConnection(t *testing.T, rnd *rand.Rand, n int) (turns int) {
 		})
 		text, _ := json.Marshal(string(turn))
 		h.mu.Lock()
-		h.ended = false
+		h.ended, h.turn, h.ends = false, id, 0
 		h.mu.Unlock()
 		h.say(`{"jsonrpc":"2.0","id":%s,"method":"session/prompt","params":{"sessionId":%q,"prompt":[{"type":"text","text":%s}]}}`, id, h.session, text)
 		press := func() {
-			if rnd.IntN(4) == 0 {
+			if version == 1 && rnd.IntN(4) == 0 { // in version 2 it is ignored once the prompt is taken
 				h.say(`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":%s}}`, id)
 				return
 			}
@@ -174,6 +204,11 @@ func hostileConnection(t *testing.T, rnd *rand.Rand, n int) (turns int) {
 			gone = true
 		case <-time.After(time.Duration(rnd.IntN(20)) * time.Millisecond):
 		}
+		h.mu.Lock()
+		if ends := h.ends; ends != 1 && !gone {
+			t.Errorf("turn %s (%s) has %d ends", id, turn, ends)
+		}
+		h.mu.Unlock()
 	}
 	_ = editorIn.Close()
 	<-served
@@ -214,8 +249,10 @@ func hostileConnection(t *testing.T, rnd *rand.Rand, n int) (turns int) {
 func TestACP_B22_AThousandHostileTurns(t *testing.T) {
 	n := 1000
 	for i := range 4 {
-		t.Run(fmt.Sprint("seed ", i), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { hostile(t, uint64(i), n/4) })
-		})
+		for version := 1; version <= 2; version++ {
+			t.Run(fmt.Sprintf("seed %d version %d", i, version), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { hostile(t, uint64(i), version, n/4) })
+			})
+		}
 	}
 }
