@@ -66,8 +66,8 @@ var acpCells = []acpCell{
 			return []fakemodel.Step{{Word: wordWork, Tool: "slow", Arguments: map[string]any{"seconds": 60}}}
 		},
 		run: func(x *acpRun) error {
-			x.keys = []string{slowKey}
-			return x.stopOne(x.stop) // its processes are none of the call's
+			x.keys, x.r.noProcess = []string{slowKey}, true
+			return x.stopOne(x.stop)
 		},
 	},
 	{
@@ -399,6 +399,7 @@ func allowing(params json.RawMessage) (json.RawMessage, error) {
 // stopStream stops a turn while the model is answering; the work is the model's
 // stream.
 func (x *acpRun) stopStream() error {
+	x.r.noProcess = true
 	var err error
 	if x.turn, err = x.s.prompt(wordWork); err != nil {
 		return err

@@ -24,6 +24,7 @@ type acpRow struct {
 	toldAfter time.Duration
 	ends      int   // how often
 	alive     []int // processes at the times of acpSample
+	noProcess bool  // the work is none of the agent's: an MCP server's, the model's
 	left      []string
 	limit     time.Duration // when nothing may be left; 0 = acpGone
 	wentOn    time.Duration // from the Stop to the work's last sign
@@ -121,6 +122,9 @@ func (r *acpRow) cells() []string {
 	var alive []string
 	for _, n := range r.alive {
 		alive = append(alive, fmt.Sprint(n))
+	}
+	if r.noProcess {
+		alive = []string{"–"}
 	}
 	work := fmt.Sprintf("%d ms", r.wentOn.Milliseconds())
 	switch {
