@@ -73,8 +73,8 @@ func NewAgent(t Transport, o AgentOptions) *Agent {
 	}
 	a := &Agent{o: o, sessions: make(map[string]*agentSession)}
 	rest := o.Handler
-	o.Options.Role = RoleAgent
-	o.Options.Handler = func(ctx context.Context, r *Request) (any, error) { return a.serve(ctx, r, rest) }
+	o.Role = RoleAgent
+	o.Handler = func(ctx context.Context, r *Request) (any, error) { return a.serve(ctx, r, rest) }
 	a.conn = newConn(t, o.Options)
 	a.conn.start()
 	return a

@@ -22,10 +22,14 @@ func TestACP_41_bad_input_agent_side(t *testing.T) {
 		want    [][]string // lines that come, each with these texts; request 1 lives afterwards
 		count   func(acp.Counts) bool
 	}{
-		{name: "cancel of an unknown id", send: []string{`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":99}}`},
-			count: func(n acp.Counts) bool { return n.EarlyCancels == 1 }},
-		{name: "of a finished id", send: []string{`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":0}}`},
-			count: func(n acp.Counts) bool { return n.StrayCancels == 1 && n.EarlyCancels == 0 }},
+		{
+			name: "cancel of an unknown id", send: []string{`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":99}}`},
+			count: func(n acp.Counts) bool { return n.EarlyCancels == 1 },
+		},
+		{
+			name: "of a finished id", send: []string{`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":0}}`},
+			count: func(n acp.Counts) bool { return n.StrayCancels == 1 && n.EarlyCancels == 0 },
+		},
 		{name: "params missing", send: []string{`{"jsonrpc":"2.0","method":"$/cancelRequest"}`}, count: malformed},
 		{name: "params null", send: []string{`{"jsonrpc":"2.0","method":"$/cancelRequest","params":null}`}, count: malformed},
 		{name: "params an array", send: []string{`{"jsonrpc":"2.0","method":"$/cancelRequest","params":[1]}`}, count: malformed},
@@ -39,8 +43,10 @@ func TestACP_41_bad_input_agent_side(t *testing.T) {
 		}, want: [][]string{{`"id":"own"`, `-32601`}, {`"id":"own2"`, `-32601`}}},
 		{name: "the string of a number", send: []string{`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":"1"}}`}},
 		{name: "another text of a number", send: []string{`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":1.0}}`}},
-		{name: "cancel of null", send: []string{`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":null}}`},
-			count: func(n acp.Counts) bool { return n.EarlyCancels == 0 && n.StrayCancels == 1 }},
+		{
+			name: "cancel of null", send: []string{`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":null}}`},
+			count: func(n acp.Counts) bool { return n.EarlyCancels == 0 && n.StrayCancels == 1 },
+		},
 		{name: "a request with id null, v1", send: []string{`{"jsonrpc":"2.0","id":null,"method":"_x","params":{}}`}, want: [][]string{{`"id":null`, `"result"`}}},
 		{name: "a request with id null, v2", version: 2, send: []string{`{"jsonrpc":"2.0","id":null,"method":"_x","params":{}}`}, want: [][]string{{`"id":null`, `-32600`}}},
 		{name: "session/cancel of an unknown session", send: []string{`{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"nobody"}}`}},
@@ -54,8 +60,10 @@ func TestACP_41_bad_input_agent_side(t *testing.T) {
 		{name: "an id that is an object", send: []string{`{"jsonrpc":"2.0","id":{},"method":"_x"}`}, want: [][]string{{`"id":null`, `-32600`}}},
 		{name: "an unknown request (ACP-74)", send: []string{`{"jsonrpc":"2.0","id":8,"method":"_unknown"}`}, want: [][]string{{`"id":8`, `-32601`}}},
 		{name: "an unknown notification (ACP-74)", send: []string{`{"jsonrpc":"2.0","method":"_unknown"}`, `{"jsonrpc":"2.0","method":"$/unknown","params":{"id":1}}`}},
-		{name: "an answer to nothing", send: []string{`{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":"a-1","result":{}}`},
-			count: func(n acp.Counts) bool { return n.StrayAnswers == 2 }},
+		{
+			name: "an answer to nothing", send: []string{`{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":"a-1","result":{}}`},
+			count: func(n acp.Counts) bool { return n.StrayAnswers == 2 },
+		},
 		{name: "an answer without result and error", send: []string{`{"jsonrpc":"2.0","id":"c-1"}`}, want: [][]string{{`"id":"c-1"`, `-32600`}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -92,9 +92,9 @@ func NewClient(t Transport, o ClientOptions) *Client {
 	}
 	cl := &Client{o: o, sessions: make(map[string]*clientSession), items: make(map[item]struct{})}
 	rest, notify := o.Handler, o.Notify
-	o.Options.Role = RoleClient
-	o.Options.Handler = func(ctx context.Context, r *Request) (any, error) { return cl.serve(ctx, r, rest) }
-	o.Options.Notify = func(ctx context.Context, method string, params []byte) {
+	o.Role = RoleClient
+	o.Handler = func(ctx context.Context, r *Request) (any, error) { return cl.serve(ctx, r, rest) }
+	o.Notify = func(ctx context.Context, method string, params []byte) {
 		if method == NoticeSessionUpdate {
 			cl.updated(ctx, params)
 		} else if notify != nil {
@@ -485,7 +485,7 @@ func (c *Client) advertised(session string, update []byte) {
 		return
 	}
 	i := item{session: session}
-	over := false
+	var over bool
 	switch u.Kind {
 	case "tool_call_update":
 		i.kind, i.id = itemTool, u.ToolCall

@@ -143,10 +143,14 @@ func TestACP_4_6_49_hello(t *testing.T) {
 		value string
 		want  acp.Hello
 	}{
-		{`{"protocolVersion":1,"clientCapabilities":{"cancellation":{"request":true}},"clientInfo":{"name":"zed","version":"1"}}`,
-			acp.Hello{Version: 1, Name: "zed", Cancel: acp.FlagTrue, Used: true}},
-		{`{"protocolVersion":1,"agentCapabilities":{"sessionCapabilities":{"close":{}}},"agentInfo":{"name":"codex"}}`,
-			acp.Hello{Version: 1, Name: "codex", Close: true}},
+		{
+			`{"protocolVersion":1,"clientCapabilities":{"cancellation":{"request":true}},"clientInfo":{"name":"zed","version":"1"}}`,
+			acp.Hello{Version: 1, Name: "zed", Cancel: acp.FlagTrue, Used: true},
+		},
+		{
+			`{"protocolVersion":1,"agentCapabilities":{"sessionCapabilities":{"close":{}}},"agentInfo":{"name":"codex"}}`,
+			acp.Hello{Version: 1, Name: "codex", Close: true},
+		},
 		{`{"protocolVersion":2,"capabilities":{"session":{}},"info":{"name":"x"}}`, acp.Hello{Version: 2, Name: "x", Close: true}},
 		{`{"protocolVersion":1,"clientCapabilities":{"cancellation":{"request":false}}}`, acp.Hello{Version: 1, Cancel: acp.FlagFalse, Used: true}},
 		{`{"protocolVersion":1,"clientCapabilities":{"cancellation":null}}`, acp.Hello{Version: 1, Used: true}},

@@ -126,7 +126,8 @@ func (j *judge) look(mark, line string, own bool) string {
 	if j.asked == nil {
 		j.asked = map[string]string{}
 	}
-	method, def := e.Method, ""
+	method := e.Method
+	var def string
 	other := map[string]string{"> ": "< ", "< ": "> "}[mark]
 	value := e.Params
 	switch e.Kind {

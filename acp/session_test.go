@@ -547,13 +547,25 @@ func TestACP_75_new_session(t *testing.T) {
 	}{
 		{"no servers", 1, `{}`, acp.SessionRequest{Cwd: "/w"}, nil, `{"cwd":"/w","mcpServers":[]}`},
 		{"relative", 1, `{}`, acp.SessionRequest{Cwd: "w"}, acp.ErrBadRequest, ``},
-		{"stdio", 1, `{}`, acp.SessionRequest{Cwd: "/w", MCPServers: []acp.MCPServer{{Name: "a", Command: "/x", Env: []acp.Pair{{"K", "V"}}}}}, nil,
-			`{"cwd":"/w","mcpServers":[{"name":"a","command":"/x","args":[],"env":[{"name":"K","value":"V"}]}]}`},
-		{"stdio, v2", 2, `{}`, acp.SessionRequest{Cwd: "/w", MCPServers: []acp.MCPServer{{Name: "a", Command: "/x"}}}, nil,
-			`{"cwd":"/w","mcpServers":[{"type":"stdio","name":"a","command":"/x","args":[],"env":[]}]}`},
+		{
+			"stdio", 1, `{}`,
+			acp.SessionRequest{Cwd: "/w", MCPServers: []acp.MCPServer{{Name: "a", Command: "/x", Env: []acp.Pair{{"K", "V"}}}}},
+			nil,
+			`{"cwd":"/w","mcpServers":[{"name":"a","command":"/x","args":[],"env":[{"name":"K","value":"V"}]}]}`,
+		},
+		{
+			"stdio, v2", 2, `{}`,
+			acp.SessionRequest{Cwd: "/w", MCPServers: []acp.MCPServer{{Name: "a", Command: "/x"}}},
+			nil,
+			`{"cwd":"/w","mcpServers":[{"type":"stdio","name":"a","command":"/x","args":[],"env":[]}]}`,
+		},
 		{"http, not offered", 1, `{}`, acp.SessionRequest{Cwd: "/w", MCPServers: []acp.MCPServer{{Name: "a", URL: "http://x"}}}, acp.ErrUnsupported, ``},
-		{"http", 1, `{"mcpCapabilities":{"http":true}}`, acp.SessionRequest{Cwd: "/w", MCPServers: []acp.MCPServer{{Name: "a", URL: "http://x"}}}, nil,
-			`{"cwd":"/w","mcpServers":[{"type":"http","name":"a","url":"http://x","headers":[]}]}`},
+		{
+			"http", 1, `{"mcpCapabilities":{"http":true}}`,
+			acp.SessionRequest{Cwd: "/w", MCPServers: []acp.MCPServer{{Name: "a", URL: "http://x"}}},
+			nil,
+			`{"cwd":"/w","mcpServers":[{"type":"http","name":"a","url":"http://x","headers":[]}]}`,
+		},
 		{"sse, v2", 2, `{}`, acp.SessionRequest{Cwd: "/w", MCPServers: []acp.MCPServer{{Name: "a", URL: "http://x", Type: "sse"}}}, acp.ErrUnsupported, ``},
 		{"a server without a name", 1, `{}`, acp.SessionRequest{Cwd: "/w", MCPServers: []acp.MCPServer{{Command: "/x"}}}, acp.ErrBadRequest, ``},
 	} {

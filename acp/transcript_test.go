@@ -180,8 +180,7 @@ func (p *player) play(words []string) {
 }
 
 func inWords(ok string, err error) string {
-	var stop *acp.CancelError
-	if errors.As(err, &stop) {
+	if stop, ok := errors.AsType[*acp.CancelError](err); ok {
 		return "cancelled, " + string(stop.Verdict)
 	}
 	if err != nil {

@@ -87,9 +87,13 @@ func (s MCPServer) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON reads what MarshalJSON writes, in the form of either version.
 func (s *MCPServer) UnmarshalJSON(raw []byte) error {
 	var all struct {
-		Type, Name, Command, URL string
-		Args                     []string
-		Env, Headers             []Pair
+		Type    string   `json:"type"`
+		Name    string   `json:"name"`
+		Command string   `json:"command"`
+		Args    []string `json:"args"`
+		Env     []Pair   `json:"env"`
+		URL     string   `json:"url"`
+		Headers []Pair   `json:"headers"`
 	}
 	if err := json.Unmarshal(raw, &all); err != nil {
 		return err
