@@ -74,8 +74,8 @@ func isNull(v hujson.Value) bool { return v.Value.Kind() == 'n' }
 
 // wrap puts the command under Belay: belay takes its place, and it stands in
 // front of its own arguments, both as they are written.
-func (d *document) wrap(l *launch, belay, under, server string) []edit {
-	label := displayName(server)
+func (d *document) wrap(l *launch, belay string, s *Server) []edit {
+	label, under := displayName(s.Name, s.Kind), s.Kind.command()
 	edits := []edit{{l.command.Value.StartOffset, l.command.Value.EndOffset, quote(belay)}}
 	command := d.raw(l.command.Value)
 	if l.args == nil {
@@ -181,9 +181,9 @@ func (d *document) remove(obj *hujson.Object, m *hujson.ObjectMember) []edit {
 
 const maxName = 64 // characters of a name on a command line
 
-// displayName makes a server's key safe as one word of a command line: what
+// displayName makes an entry's key safe as one word of a command line: what
 // people see, not what anything depends on. Editors fill in $VARIABLES, so no $.
-func displayName(key string) string {
+func displayName(key string, kind Kind) string {
 	var b strings.Builder
 	n := 0
 	for _, r := range key {
@@ -197,10 +197,7 @@ func displayName(key string) string {
 		}
 	}
 	s := strings.TrimSpace(strings.TrimLeft(b.String(), "- "))
-	if s == "" {
-		return "server"
-	}
-	return s
+	return or(s, string(kind))
 }
 
 func quote(s string) string { return string(hujson.String(s)) }

@@ -103,7 +103,7 @@ func (p *Plan) stdio(d *document, obj *hujson.Object, l *launch, s *Server) []ed
 		return nil
 	}
 	s.Action = Wrap
-	return d.wrap(l, o.Belay, command, s.Name)
+	return d.wrap(l, o.Belay, s)
 }
 
 // gone warns of an entry that cannot start any more.

@@ -41,7 +41,7 @@ func (a *adopting) show(r *fileResult) {
 		a.sayf("no servers or agents")
 		return
 	}
-	t := table{columns: []column{{head: "SERVER"}, {head: "IN"}, {head: "DO"}, {head: "IS"}, {head: "PROGRAM", min: 12}, {head: "WHY"}}}
+	t := table{columns: []column{{head: "NAME"}, {head: "IN"}, {head: "DO"}, {head: "IS"}, {head: "PROGRAM", min: 12}, {head: "WHY"}}}
 	for _, s := range r.Servers {
 		where := ""
 		if s.Where != r.Servers[0].Where {
