@@ -21,7 +21,14 @@ const (
 	lostWait = 5 * time.Second
 	// proofWait is longer than any ladder: a drain and a slow clean-up included.
 	proofWait = 3 * time.Minute
+	// lateWait is how long evidence is still taken after a ladder has given up, and
+	// closingWait the same when Belay ends.
+	lateWait    = 10 * time.Second
+	closingWait = time.Second
+	lateTick    = 20 * time.Millisecond
 )
+
+var errNoVerdict = errors.New("there is no verdict")
 
 // call carries a call out: as an MCP call whose run hangs below the job's, so that
 // every Stop of the one stops the other.
@@ -85,7 +92,7 @@ func hear(j *rap.Job, frame []byte) {
 // error that says as much as they prove. What they had goes to the runtime at once.
 func (t *toolset) stopped(ctx context.Context, j *rap.Job) error {
 	cause := context.Cause(ctx)
-	wait, end := context.WithTimeoutCause(t.d.life, proofWait, errors.New("no verdict"))
+	wait, end := context.WithTimeoutCause(t.d.life, proofWait, errNoVerdict)
 	defer end()
 	below, err := t.d.o.Tree.List(wait, belay.Filter{Under: j.Run().ID(), Ended: true})
 	if err != nil {
@@ -103,24 +110,59 @@ func (t *toolset) stopped(ctx context.Context, j *rap.Job) error {
 			}
 		}
 	}
-	verdict := belay.Confirmed
 	for _, run := range runs {
-		receipt, err := run.Wait(wait)
-		switch {
-		case err != nil:
-			return fmt.Errorf("%w: %w", rap.ErrUnproven, cause)
-		case receipt == nil: // it had ended by itself
-		case receipt.Verdict == belay.Acknowledged && verdict == belay.Confirmed:
-			verdict = belay.Acknowledged
-		case receipt.Verdict != belay.Confirmed && receipt.Verdict != belay.Acknowledged:
+		if _, err := run.Wait(wait); err != nil {
 			return fmt.Errorf("%w: %w", rap.ErrUnproven, cause)
 		}
 	}
-	if verdict == belay.Acknowledged {
+	switch t.d.proven(wait, runs) {
+	case belay.Confirmed:
+		return cause
+	case belay.Acknowledged:
 		j.Run().Observe(belay.Evidence{Kind: belay.SeenResult, Scope: belay.ScopeRemote, Detail: "the server behind it answered after the Stop"})
-		return fmt.Errorf("%w: %w", rap.ErrUnproven, cause)
 	}
-	return cause
+	return fmt.Errorf("%w: %w", rap.ErrUnproven, cause)
+}
+
+// proven is what all of the runs prove: the weakest verdict of any, or nothing.
+// Evidence may come after a ladder has given up, when a process ends late or with
+// Belay: it is waited for a little longer.
+func (d *Door) proven(ctx context.Context, runs []*belay.Run) belay.Verdict {
+	ctx, end := context.WithTimeoutCause(ctx, lateWait, errNoVerdict)
+	defer end()
+	closing := d.closing
+	tick := time.NewTicker(lateTick) // receipts have no signal of their own
+	defer tick.Stop()
+	for {
+		verdict := weakest(runs)
+		if verdict == belay.Confirmed || verdict == belay.Acknowledged {
+			return verdict
+		}
+		select {
+		case <-tick.C:
+		case <-closing: // the servers are ending now, or never
+			closing = nil
+			var cut context.CancelFunc
+			ctx, cut = context.WithTimeoutCause(ctx, closingWait, errNoVerdict)
+			defer cut()
+		case <-ctx.Done():
+			return verdict
+		}
+	}
+}
+
+func weakest(runs []*belay.Run) belay.Verdict {
+	verdict := belay.Confirmed
+	for _, run := range runs {
+		switch receipt := run.Receipt(); {
+		case receipt == nil: // it had ended by itself
+		case receipt.Verdict == belay.Acknowledged:
+			verdict = belay.Acknowledged
+		case receipt.Verdict != belay.Confirmed:
+			return receipt.Verdict
+		}
+	}
+	return verdict
 }
 
 // result says in the other protocol's words what a server answered.

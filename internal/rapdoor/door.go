@@ -59,6 +59,8 @@ type Door struct {
 	o   Options
 	log *slog.Logger
 
+	closing chan struct{} // closed when Close begins
+
 	life context.Context // ends with Close, or when it gives up waiting
 	end  context.CancelCauseFunc
 	wg   sync.WaitGroup // of links' goroutines; Add under mu while !closed
@@ -87,7 +89,7 @@ func New(o Options) (*Door, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &Door{o: o, log: o.Log, handlers: map[handlerKey]*rap.Handler{}, links: map[linkKey]*link{}}
+	d := &Door{o: o, log: o.Log, closing: make(chan struct{}), handlers: map[handlerKey]*rap.Handler{}, links: map[linkKey]*link{}}
 	d.life, d.end = context.WithCancelCause(context.Background())
 	return d, nil
 }
@@ -95,6 +97,10 @@ func New(o Options) (*Door, error) {
 // answerWait is how long a stopped call waits for what its tool has: as long as the
 // gateway does, and what the way takes.
 const answerWait = 300 * time.Millisecond
+
+// maxCalls bounds the calls of a server; half of them for one caller. A stopped call
+// counts until its proof has come or was given up, which takes a while.
+const maxCalls = 4096
 
 // ownWait is how long the one result of a relayed call is waited for that its
 // runtime has stopped (RAP-92, RAP-94).
@@ -135,6 +141,7 @@ func (d *Door) handler(name string) (*rap.Handler, error) {
 	}
 	o := rap.HandlerOptions{
 		Authenticator: d.o.Authenticator, Tree: d.o.Tree, Server: name, Owner: d.o.Owner, PartialWait: answerWait,
+		MaxCalls: maxCalls, MaxCallsPerCaller: maxCalls / 2,
 		Private: d.o.Private, Plain: d.o.Plain, NoLoopback: d.o.NoLoopback, Off: d.o.Off, Log: d.log.With("server", name),
 	}
 	if d.o.BaseURL != "" {
@@ -179,7 +186,10 @@ func (d *Door) nobody(w http.ResponseWriter, r *http.Request) {
 // again. Servers are to be closed after it.
 func (d *Door) Close(ctx context.Context, c belay.Cancellation) error {
 	d.mu.Lock()
-	d.closed = true
+	if !d.closed {
+		d.closed = true
+		close(d.closing)
+	}
 	handlers := make([]*rap.Handler, 0, len(d.handlers))
 	for _, h := range d.handlers {
 		handlers = append(handlers, h)
