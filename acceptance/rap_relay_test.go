@@ -32,7 +32,7 @@ func rapRuntime(t testing.TB, s *server, who, name string) *rappeer.Runtime {
 
 // TestRAP_TwoBelays: an MCP client of one Belay calls a tool that another offers as a
 // RAP tool server; its cancel stops the process behind both, and the MCP server there
-// sees its own request cancelled (RAP-8, 27, 43, 91 of the promises; acceptance
+// sees its own request cancelled (RAP-8, 27, 43; R9; acceptance
 // 1, 16).
 func TestRAP_TwoBelays(t *testing.T) {
 	far := start(t, local)
