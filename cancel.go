@@ -24,6 +24,18 @@ func (o *order) below(r *Run) *order {
 // presses reports whether runs that are being stopped take their next step.
 func (o *order) presses() bool { return o.escalate || o.now }
 
+// samePress is how long one press may take on its ways to a run.
+const samePress = time.Second
+
+// overtaken reports whether the Stop was made before the run was stopped, and only
+// arrives after that: where a person stops a run of one process, what runs below it
+// in another one may hear of it first from its own caller, who was told as well.
+// That is one press and not two, and no reason for force.
+func (o *order) overtaken(s *stop) bool {
+	late := s.first.cause.At.Sub(o.cause.At)
+	return !o.now && late > 0 && late <= samePress
+}
+
 // batch collects under the lock what has to be done without it.
 type batch struct {
 	tells    []task // newly cancelled runs that have a stopper, children before parents
@@ -98,6 +110,10 @@ func (t *Tree) stopOneLocked(b *batch, r *Run, o *order) {
 		t.markLocked(b, r, o)
 		b.touched = true
 	case s != nil && !s.over && r.place != forgotten && o.presses() && !s.knows(o.cause.Stop):
+		if o.overtaken(s) {
+			s.noteAct(o.cause.Stop)
+			break
+		}
 		t.pressLocked(r, o)
 		b.touched = true
 	}
@@ -152,10 +168,7 @@ func (t *Tree) markLocked(b *batch, r *Run, o *order) {
 // force it is noted, and the wait for evidence goes on.
 func (t *Tree) pressLocked(r *Run, o *order) {
 	s := r.stop
-	s.acts = append(s.acts, o.cause.Stop)
-	if len(s.acts) > maxActs {
-		s.acts = s.acts[1:]
-	}
+	s.noteAct(o.cause.Stop)
 	s.presses++
 	s.again = true
 	s.now = s.now || o.now

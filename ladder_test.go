@@ -347,6 +347,39 @@ func TestTheSameStopTwiceIsNotASecondStop(t *testing.T) {
 	})
 }
 
+// A Stop that was made before the run was stopped is no second press, however late
+// it arrives: the run's caller was told of the same one, and was faster. What was
+// made afterwards is, and so is force at any time.
+func TestAStopThatWasOvertakenIsNotASecondStop(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, tree *Tree) {
+		for _, c := range []struct {
+			before time.Duration
+			now    bool
+			want   []Means
+		}{
+			{before: time.Millisecond, want: []Means{StepTold}},
+			{before: time.Second, want: []Means{StepTold}},
+			{before: time.Second + 1, want: []Means{StepTold, StepTerminate}},
+			{before: 0, want: []Means{StepTold, StepTerminate}},
+			{before: -time.Millisecond, want: []Means{StepTold, StepTerminate}},
+			{before: time.Millisecond, now: true, want: []Means{StepTold, StepKill}},
+		} {
+			tool := &script{}
+			r := register(t, tree, Spec{Stopper: killer{teller{tool}}})
+			r.Cancel(byUser())
+			synctest.Wait()
+			late := byUser()
+			late.At = time.Now().Add(-c.before)
+			result := ask(t, tree, CancelRequest{Cancellation: late, Escalate: true, Now: c.now}, r)
+			synctest.Wait()
+			wantSteps(t, "asked", tool.steps(), c.want...)
+			if !result[0].Affected {
+				t.Errorf("%v before: the Stop is not known to have come by", c.before)
+			}
+		}
+	})
+}
+
 // DESIGN 12: force (--now) goes straight to the kill, at the first Stop or
 // later, and by whatever the stopper has that is strongest.
 func TestNowGoesStraightToTheKill(t *testing.T) {

@@ -22,6 +22,14 @@ type stop struct {
 
 const maxActs = 8 // Stops remembered per run; more presses than that have long been kills
 
+// noteAct remembers that this Stop has come by.
+func (s *stop) noteAct(act StopID) {
+	s.acts = append(s.acts, act)
+	if len(s.acts) > maxActs {
+		s.acts = s.acts[1:]
+	}
+}
+
 // knows reports whether this very Stop has come by before.
 func (s *stop) knows(act StopID) bool {
 	return s.first.cause.Stop == act || slices.Contains(s.acts, act)

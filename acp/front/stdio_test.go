@@ -177,6 +177,40 @@ func TestACP_B11_Ladder(t *testing.T) {
 	r.tick(c, f, "2", "next", "", "")
 }
 
+// One press that comes by two ways is one: the agent that was told of it cancels the
+// call itself, and the Stop of the turn arrives in the wrap process after that. A
+// server that obeys and is silent keeps its process.
+func TestACP_B15_OnePressTwoWays(t *testing.T) {
+	r := newRig(t)
+	f := newFake(t)
+	session := r.session()
+	c := r.fronted(session, "files", f)
+	turn := r.turn(session)
+	r.tick(c, f, "1", "w", "", "")
+	id := r.call("1").ID
+	pressed := time.Now()
+	r.ok(c.Cancel("1", "the user pressed Stop"))
+	r.saw(f, "w", "stopped")
+	_, err := r.tree.Cancel(t.Context(), belay.CancelRequest{ // as belay cancel does
+		Filter:       belay.Filter{IDs: []belay.RunID{turn.ID()}},
+		Cancellation: belay.Cancellation{Cause: belay.CauseUser, By: "ann", At: pressed}, Escalate: true,
+	})
+	r.ok(err)
+	for time.Since(pressed) < 500*time.Millisecond { // force would come at once
+		d, err := r.mesh.Get(t.Context(), id)
+		r.ok(err)
+		if slices.ContainsFunc(d.Receipt.Steps, func(s belay.Step) bool { return s.Step == belay.StepEscalated }) {
+			t.Fatalf("it counts as a second press: %+v", d.Receipt)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	r.turn(session)
+	r.tick(c, f, "2", "next", "", "")
+	if n := len(f.Of("server", "start")); n != 1 {
+		t.Errorf("the server was started %d times", n)
+	}
+}
+
 // The end of the agent, and with it of a wrap's stdin, is the end of what is
 // behind it; a closed session is ended by Belay where the agent does not (ACP-B32).
 func TestACP_B32_ServersEnd(t *testing.T) {
