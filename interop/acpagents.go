@@ -73,14 +73,17 @@ var acpAgents = []acpAgent{
 		key: "gemini", inCI: true, program: "@google/gemini-cli/bundle/gemini.js", args: []string{"--acp", "-m", "gemini-2.5-pro"},
 		settings: func(p acpPlace, _ bool) ([]string, error) {
 			off := func(name string) map[string]bool { return map[string]bool{name: false} }
-			return []string{
-					"GEMINI_API_KEY=x", "GOOGLE_GEMINI_BASE_URL=" + p.model, "GEMINI_CLI_TRUST_WORKSPACE=true",
-					"GEMINI_TELEMETRY_ENABLED=false", "NO_BROWSER=1",
-				}, writeJSON(filepath.Join(p.home, ".gemini", "settings.json"), map[string]any{
-					"security": map[string]any{"auth": map[string]string{"selectedType": "gemini-api-key"}},
-					"privacy":  off("usageStatisticsEnabled"), "general": off("enableAutoUpdate"),
-					"telemetry": off("enabled"), "ide": off("enabled"),
-				})
+			env := []string{
+				"GEMINI_API_KEY=x", "GOOGLE_GEMINI_BASE_URL=" + p.model, "GEMINI_CLI_TRUST_WORKSPACE=true",
+				"GEMINI_TELEMETRY_ENABLED=false", "NO_BROWSER=1",
+			}
+			return env, writeJSON(filepath.Join(p.home, ".gemini", "settings.json"), map[string]any{
+				"security":  map[string]any{"auth": map[string]string{"selectedType": "gemini-api-key"}},
+				"privacy":   off("usageStatisticsEnabled"),
+				"general":   off("enableAutoUpdate"),
+				"telemetry": off("enabled"),
+				"ide":       off("enabled"),
+			})
 		},
 		free: "yolo", ask: "default",
 	},

@@ -322,16 +322,13 @@ func (x *acpRun) ofSession() []string {
 func (x *acpRun) next() error {
 	t, err := x.s.prompt("Are you still there?")
 	if err != nil {
-		x.r.next = err.Error()
-		return nil
+		return err
 	}
 	end, err := x.s.ended(t, acpNext)
-	switch {
-	case err != nil:
+	if x.r.next = end.word; err != nil {
 		x.r.next = err.Error()
-	case end.word != "end_turn":
-		x.r.next = end.word
-	default:
+	}
+	if x.r.next == "end_turn" {
 		x.r.next = "ok"
 	}
 	x.r.ends = len(x.s.ends(x.turn))

@@ -231,7 +231,8 @@ func TestNothingLeaves(t *testing.T) {
 	if answer.StatusCode != http.StatusForbidden {
 		t.Error(answer.Status)
 	}
-	if _, err := client.Get("https://telemetry.invalid/x"); err == nil {
+	if answer, err := client.Get("https://telemetry.invalid/x"); err == nil {
+		_ = answer.Body.Close()
 		t.Error("a tunnel was opened")
 	}
 	log := s.Log()
