@@ -148,9 +148,10 @@ func TestACP_31_73_transports(t *testing.T) {
 func TestACP_41_73_stdio_lines(t *testing.T) {
 	inA, outC := io.Pipe()
 	inC, outA := io.Pipe()
-	seen := make(chan *belay.Cancellation, 1)
+	seen, started := make(chan *belay.Cancellation, 1), make(chan struct{})
 	a := acp.NewConn(acp.NewStdio(inA, outA), acp.Options{Role: acp.RoleAgent, Handler: func(ctx context.Context, r *acp.Request) (any, error) {
 		if r.Method() == "_wait" {
+			close(started)
 			<-ctx.Done()
 			seen <- belay.CancellationOf(ctx)
 		}
@@ -166,6 +167,7 @@ func TestACP_41_73_stdio_lines(t *testing.T) {
 	by.send(`{"jsonrpc":"2.0","id":1,"method":"_x"}`)
 	by.wantPart(`"id":1`, `"result"`)
 	by.send(`{"jsonrpc":"2.0","id":2,"method":"_wait"}`)
+	<-started // what has not begun when the connection ends never begins
 	if _, err := outC.Write([]byte(`{"jsonrpc":"2.0","id":3,"meth`)); err != nil {
 		t.Fatal(err)
 	}
