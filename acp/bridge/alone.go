@@ -251,10 +251,10 @@ func (b *Bridge) cancelToolCall(r *request, params []byte) bool {
 	if !ok || err != nil {
 		return false
 	}
-	name := string(text(params, at))
+	name := text(params, at)
 	for _, t := range s.turns {
-		x := t.tools[name]
-		if x == nil || s.work.tools[name] || !x.ours {
+		x := t.tools[string(name)]
+		if x == nil || s.work.tools[x.id] || !x.ours {
 			continue
 		}
 		if !x.open || x.run == nil {

@@ -323,14 +323,13 @@ func (t *turn) terminalGone(id string) {
 
 // ask sends a request of Belay's own. reply gets the answer with the lock held, or
 // nil if there is none.
-func (b *Bridge) ask(to *hop, method string, params []byte, reply func(*jsonrpc.Envelope, []byte)) *request {
+func (b *Bridge) ask(to *hop, method string, params []byte, reply func(*jsonrpc.Envelope, []byte)) {
 	r := &request{method: method, reply: reply}
 	to.expect(r)
 	if err := to.say(func(dst []byte) []byte { return jsonrpc.AppendRequest(dst, r.hid, method, params) }); err != nil {
 		to.forget(r)
 		reply(nil, nil)
 	}
-	return r
 }
 
 func quote(s string) string { return string(jsonrpc.AppendString(nil, s)) }

@@ -140,7 +140,21 @@ func (b *Bridge) forward(to *hop, r *request, e *jsonrpc.Envelope, frame []byte,
 		r.fail(acp.CodeInternal, "could not be passed on: "+err.Error(), nil)
 		return false
 	}
+	if n := len(to.wait); n > 0 {
+		to.wait[n-1].lost = func(err error) { b.lost(r, err) }
+	}
 	return true
+}
+
+// lost fails a request that waited for its turn, and then could not leave.
+func (b *Bridge) lost(r *request, err error) {
+	r.to.forget(r)
+	if r.t != nil && r.t.prompt == r {
+		b.promptFailed(r, acp.CodeInternal, "could not be passed on: "+err.Error())
+		return
+	}
+	b.requestOver(r)
+	r.fail(acp.CodeInternal, "could not be passed on: "+err.Error(), nil)
 }
 
 // editorSays passes a notification of the editor; Stops are taken here.

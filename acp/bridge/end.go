@@ -261,7 +261,7 @@ func (b *Bridge) conclusion(why Reason, seen *belay.Evidence) (after []func()) {
 			continue
 		}
 		o := belay.Completed
-		if why == AgentGone {
+		if why == AgentGone || why == AgentKilled {
 			o = belay.Failed
 		}
 		s.run.Finish(o)

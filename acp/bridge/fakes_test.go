@@ -17,16 +17,15 @@ import (
 type fakeTree struct {
 	start time.Time
 
-	mu      sync.Mutex
-	open    []belay.Process // of open tool calls
-	others  []belay.Process
-	deaf    string // "term": ignores SIGTERM; "kill": cannot be killed either
-	log     []string
-	alone   belay.Stopper
-	slow    time.Duration // that a snapshot takes
-	done    chan struct{}
-	exit    Exit
-	session string
+	mu     sync.Mutex
+	open   []belay.Process // of open tool calls
+	others []belay.Process
+	deaf   string // "term": ignores SIGTERM; "kill": cannot be killed either
+	log    []string
+	alone  belay.Stopper
+	slow   time.Duration // that a snapshot takes
+	done   chan struct{}
+	exit   Exit
 }
 
 func newFakeTree() *fakeTree { return &fakeTree{start: time.Now(), done: make(chan struct{})} }

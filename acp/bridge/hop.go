@@ -142,21 +142,17 @@ func (r *request) settle() bool {
 }
 
 // answer gives the asker a result of Belay's.
-func (r *request) answer(result []byte) bool {
-	if !r.settle() || r.from == nil {
-		return false
+func (r *request) answer(result []byte) {
+	if r.settle() && r.from != nil {
+		_ = r.from.say(func(dst []byte) []byte { return jsonrpc.AppendResponse(dst, r.id, result) })
 	}
-	_ = r.from.say(func(dst []byte) []byte { return jsonrpc.AppendResponse(dst, r.id, result) })
-	return true
 }
 
 // fail gives the asker an error of Belay's.
-func (r *request) fail(code int, message string, data []byte) bool {
-	if !r.settle() || r.from == nil {
-		return false
+func (r *request) fail(code int, message string, data []byte) {
+	if r.settle() && r.from != nil {
+		_ = r.from.say(func(dst []byte) []byte { return jsonrpc.AppendError(dst, r.id, code, message, data) })
 	}
-	_ = r.from.say(func(dst []byte) []byte { return jsonrpc.AppendError(dst, r.id, code, message, data) })
-	return true
 }
 
 // pass gives the asker the answer of the other side, as it is but for its id and

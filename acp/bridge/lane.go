@@ -22,6 +22,8 @@ type lane struct {
 type parcel struct {
 	frame []byte
 	ready bool // may leave; with no frame there is nothing to leave
+
+	lost func(error) // called, with the lock held, if it cannot leave after all; may be nil
 }
 
 // relay sends frame with edits applied, in its turn. The frame is not kept.
@@ -67,24 +69,27 @@ func (l *lane) reserve(frame []byte, edits ...jsonrpc.Edit) (*parcel, error) {
 }
 
 // release lets p leave, as soon as what is before it has left.
-func (l *lane) release(p *parcel) (err error) {
+func (l *lane) release(p *parcel) {
 	p.ready = true
 	n := 0
+	var lost []func()
 	for ; n < len(l.wait) && l.wait[n].ready; n++ {
 		next := l.wait[n]
 		l.size -= len(next.frame)
 		if next.frame == nil {
 			continue
 		}
-		seq, e := l.w.SendFrame(next.frame)
-		if e != nil {
-			err = errors.Join(err, e)
-			continue
+		seq, err := l.w.SendFrame(next.frame)
+		if err == nil {
+			l.last = seq
+		} else if next.lost != nil {
+			lost = append(lost, func() { next.lost(err) })
 		}
-		l.last = seq
 	}
 	l.wait = append(l.wait[:0], l.wait[n:]...)
-	return err
+	for _, f := range lost { // they may send something themselves
+		f()
+	}
 }
 
 // replace changes what p will be.
@@ -96,5 +101,5 @@ func (l *lane) replace(p *parcel, frame []byte) {
 // drop takes p out: it never leaves.
 func (l *lane) drop(p *parcel) {
 	l.replace(p, nil)
-	_ = l.release(p)
+	l.release(p)
 }

@@ -278,3 +278,37 @@ func TestACP_B20_BackgroundProcessesAreSpared(t *testing.T) {
 		})
 	}
 }
+
+// A prompt that has waited for its snapshot finds the agent's queue full: it fails, as
+// does what waited behind it.
+func TestACP_B4_WhatCannotLeaveAfterAllFails(t *testing.T) {
+	forced(t, Settings{}, func(r *rig, tree *fakeTree) {
+		r.greet("1")
+		r.session()
+		r.agent.pause()
+		r.editor.say(`{"jsonrpc":"2.0","method":"_x/one"}`)
+		synctest.Wait()
+		r.editor.say(`{"jsonrpc":"2.0","method":"_x/two"}`) // is being written: the agent reads no more
+		synctest.Wait()
+		for range 3 {
+			if _, err := r.bridge.agent.w.SendFrame(make([]byte, 10<<20)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		big := strings.Repeat("x", 3<<20)
+		tree.slow = 10 * time.Millisecond
+		r.editor.say(`{"jsonrpc":"2.0","id":9,"method":"session/prompt","params":{"sessionId":"s_7","x":"` + big + `"}}`)
+		r.editor.say(`{"jsonrpc":"2.0","id":10,"method":"_mine/big","params":{"x":"` + big + `"}}`)
+		r.editor.hears()
+		time.Sleep(time.Second)
+		got := r.editor.heard()
+		if len(got) != 2 || !strings.Contains(got[0], `"id":9,"error"`) || !strings.Contains(got[1], `"id":10,"error"`) {
+			t.Errorf("%q", got)
+		}
+		if d := r.run(belay.KindTurn); d.Outcome != belay.Failed || !d.Over() {
+			t.Errorf("%+v", d)
+		}
+		r.agent.resume()
+		r.agent.heard()
+	})
+}

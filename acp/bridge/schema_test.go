@@ -167,7 +167,8 @@ func (j *judge) look(who byte, line string) {
 	if s == nil {
 		return
 	}
-	def, value := "", e.Params
+	var def string
+	value := e.Params
 	switch {
 	case e.IsError():
 		def, value = "Error", e.Error

@@ -111,9 +111,8 @@ func (b *Bridge) openSession(r *request, e *jsonrpc.Envelope, line []byte) {
 		for _, one := range passed {
 			b.log.Warn("an MCP server is not behind Belay: a Stop will not reach it", "server", one.Name, "why", one.Why)
 		}
-		if err := b.agent.release(p); err != nil {
-			b.log.Warn("messages could not be passed to the agent", "error", err)
-		}
+		p.lost = func(err error) { b.lost(r, err) }
+		b.agent.release(p)
 	})
 }
 

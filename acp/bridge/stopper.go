@@ -265,7 +265,7 @@ func (b *Bridge) lookAgain(ctx context.Context, t *turn) {
 		if e, err := brood.Kill(ctx, st.all); err == nil && e != nil {
 			b.struck(t, *e)
 		}
-		b.look(t)
+		_, _ = b.look(t)
 	})
 }
 
@@ -306,7 +306,7 @@ func (p *turnStopper) force(ctx context.Context, most time.Duration, do func(Bro
 		return nil, err
 	}
 	if ctx.Err() == nil {
-		b.look(t)
+		_, _ = b.look(t) // makes the receipt final if there is nobody left
 		b.settleKept(t)
 	}
 	return nil, nil

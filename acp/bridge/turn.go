@@ -151,9 +151,8 @@ func (b *Bridge) dispatch(t *turn, e *jsonrpc.Envelope, line []byte) {
 		}
 		r.parcel = nil
 		t.sent = true
-		if err := b.agent.release(p); err != nil {
-			b.log.Warn("messages could not be passed to the agent", "error", err)
-		}
+		p.lost = func(err error) { b.lost(r, err) }
+		b.agent.release(p)
 	})
 }
 
@@ -227,6 +226,10 @@ func (b *Bridge) turnDone(t *turn) {
 		return
 	}
 	t.done = true
+	// What the agent starts by itself from now on is none of the turn's tools.
+	if brood, ok := t.brood.(interface{ Answered() }); ok {
+		brood.Answered()
+	}
 	s := t.s
 	s.last = t
 	s.turns = slices.DeleteFunc(s.turns, func(u *turn) bool { return u == t })

@@ -103,7 +103,6 @@ type turn struct {
 	once    sync.Once
 	open    map[string]func() // questions, with what withdraws them
 	tool    *exec.Cmd
-	ended   bool
 }
 
 type message struct {
@@ -201,14 +200,14 @@ func (a *agent) end() {
 	a.turns.Wait()
 }
 
-// send writes one line.
-func (a *agent) send(format string, args ...any) {
+// sendf writes one line.
+func (a *agent) sendf(format string, args ...any) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.sendLocked(format, args...)
+	a.sendLockedf(format, args...)
 }
 
-func (a *agent) sendLocked(format string, args ...any) {
+func (a *agent) sendLockedf(format string, args ...any) {
 	if !a.closed {
 		_, _ = fmt.Fprintf(a.out, format+"\n", args...)
 	}
@@ -225,7 +224,7 @@ func (a *agent) take(m message) {
 		a.seq++
 		s := &session{id: "s_" + strconv.Itoa(a.seq)}
 		a.sessions[s.id] = s
-		a.sendLocked(`{"jsonrpc":"2.0","id":%s,"result":{"sessionId":%s}}`, m.ID, quote(s.id))
+		a.sendLockedf(`{"jsonrpc":"2.0","id":%s,"result":{"sessionId":%s}}`, m.ID, quote(s.id))
 		a.mu.Unlock()
 	case "session/prompt":
 		a.prompt(m)
@@ -242,10 +241,10 @@ func (a *agent) take(m message) {
 	case "session/close":
 		a.wit.write(m.Params.SessionID, "close", "")
 		a.cancel(m.Params.SessionID)
-		a.send(`{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID)
+		a.sendf(`{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID)
 	default:
 		if m.ID != nil {
-			a.send(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`, m.ID)
+			a.sendf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`, m.ID)
 		}
 	}
 }
@@ -264,10 +263,10 @@ func (a *agent) greet(m message) {
 	}
 	list := "{" + strings.Join(caps, ",") + "}"
 	if v >= 2 {
-		a.send(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":%d,"info":{"name":"fake","version":"1"},"capabilities":%s}}`, m.ID, v, list)
+		a.sendf(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":%d,"info":{"name":"fake","version":"1"},"capabilities":%s}}`, m.ID, v, list)
 		return
 	}
-	a.send(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":%d,"agentInfo":{"name":"fake","version":"1"},"agentCapabilities":%s}}`, m.ID, v, list)
+	a.sendf(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":%d,"agentInfo":{"name":"fake","version":"1"},"agentCapabilities":%s}}`, m.ID, v, list)
 }
 
 func (a *agent) prompt(m message) {
@@ -275,7 +274,7 @@ func (a *agent) prompt(m message) {
 	defer a.mu.Unlock()
 	s := a.sessions[m.Params.SessionID]
 	if s == nil {
-		a.sendLocked(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"unknown session"}}`, m.ID)
+		a.sendLockedf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"unknown session"}}`, m.ID)
 		return
 	}
 	t := &turn{a: a, s: s, id: m.ID, Turn: a.o.Turn, stopped: make(chan struct{}), open: map[string]func(){}}
@@ -343,8 +342,8 @@ func (t *turn) ask(method, params string, then func(message)) {
 			a.turns.Go(func() { then(m) })
 		}
 	}
-	t.open[id] = func() { a.sendLocked(`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":%s}}`, id) }
-	a.sendLocked(`{"jsonrpc":"2.0","id":%s,"method":%s,"params":%s}`, id, quote(method), params)
+	t.open[id] = func() { a.sendLockedf(`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":%s}}`, id) }
+	a.sendLockedf(`{"jsonrpc":"2.0","id":%s,"method":%s,"params":%s}`, id, quote(method), params)
 }
 
 func (a *agent) answered(m message) {
@@ -360,11 +359,14 @@ func (a *agent) answered(m message) {
 }
 
 func (a *agent) update(s, body string) {
-	a.send(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%s,"update":%s}}`, quote(s), body)
+	a.sendf(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":%s,"update":%s}}`, quote(s), body)
 }
 
 func quote(s string) string {
-	b, _ := json.Marshal(s)
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // a string can be written
+	}
 	return string(b)
 }
 
@@ -409,6 +411,9 @@ func Command(o Options) []string {
 	if err != nil {
 		self = os.Args[0]
 	}
-	text, _ := json.Marshal(o)
+	text, err := json.Marshal(o)
+	if err != nil {
+		panic(err) // plain fields can be written
+	}
 	return []string{self, Marker, string(text)}
 }

@@ -10,7 +10,7 @@ import (
 // run is one turn, from its prompt to its end.
 func (t *turn) run() {
 	if t.a.v2() {
-		t.a.send(`{"jsonrpc":"2.0","id":%s,"result":{"messageId":"m_1"}}`, t.id)
+		t.a.sendf(`{"jsonrpc":"2.0","id":%s,"result":{"messageId":"m_1"}}`, t.id)
 		t.a.update(t.s.id, `{"sessionUpdate":"state_update","state":"running"}`)
 	}
 	for i := range t.Updates {
@@ -167,13 +167,13 @@ func (t *turn) obey() {
 		t.fail(-32800, "Request cancelled")
 	case Twice:
 		t.end("cancelled")
-		t.a.send(`{"jsonrpc":"2.0","id":%s,"result":{"stopReason":"end_turn"}}`, t.id)
+		t.a.sendf(`{"jsonrpc":"2.0","id":%s,"result":{"stopReason":"end_turn"}}`, t.id)
 	case Late:
 		t.a.update(t.s.id, `{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"still here"}}`)
 		t.end("cancelled")
 	case WrongID:
-		t.a.send(`{"jsonrpc":"2.0","id":"b-99999999","result":{"stopReason":"cancelled"}}`)
-		t.a.send(`{"jsonrpc":"2.0","id":12345,"result":{"stopReason":"cancelled"}}`)
+		t.a.sendf(`{"jsonrpc":"2.0","id":"b-99999999","result":{"stopReason":"cancelled"}}`)
+		t.a.sendf(`{"jsonrpc":"2.0","id":12345,"result":{"stopReason":"cancelled"}}`)
 	case Flood:
 		for i := range 500 {
 			t.a.update(t.s.id, fmt.Sprintf(`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"flood %d"}}`, i))
@@ -194,9 +194,9 @@ func (t *turn) obey() {
 		t.killTool()
 		t.end("cancelled")
 	case NoResult:
-		t.a.send(`{"jsonrpc":"2.0","id":%s}`, t.id)
+		t.a.sendf(`{"jsonrpc":"2.0","id":%s}`, t.id)
 	case NoReason:
-		t.a.send(`{"jsonrpc":"2.0","id":%s,"result":{}}`, t.id)
+		t.a.sendf(`{"jsonrpc":"2.0","id":%s,"result":{}}`, t.id)
 	case KeepsGoing:
 		t.end("cancelled")
 		for i := range 3 {
@@ -220,7 +220,7 @@ func (t *turn) end(reason string) {
 		t.a.update(t.s.id, `{"sessionUpdate":"state_update","state":"idle","stopReason":`+quote(reason)+`}`)
 		return
 	}
-	t.a.send(`{"jsonrpc":"2.0","id":%s,"result":{"stopReason":%s}}`, t.id, quote(reason))
+	t.a.sendf(`{"jsonrpc":"2.0","id":%s,"result":{"stopReason":%s}}`, t.id, quote(reason))
 }
 
 func (t *turn) fail(code int, text string) {
@@ -229,5 +229,5 @@ func (t *turn) fail(code int, text string) {
 		t.end("error")
 		return
 	}
-	t.a.send(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s}}`, t.id, code, quote(text))
+	t.a.sendf(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s}}`, t.id, code, quote(text))
 }
