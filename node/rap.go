@@ -82,7 +82,7 @@ func owner(caller string) string {
 
 // Authenticate implements [rap.Authenticator].
 func (c rapCallers) Authenticate(r *http.Request, body func() ([]byte, error)) (string, error) {
-	name, err := "", error(rap.ErrNoCredentials)
+	name, err := "", rap.ErrNoCredentials
 	if c.keys != nil {
 		name, err = c.keys.Authenticate(r, body)
 	}
@@ -120,8 +120,7 @@ func (t turnedAway) Unwrap() error { return t.error }
 
 // Refusal is the answer.
 func (t turnedAway) Refusal() (int, http.Header) {
-	var r httpserver.Refuser
-	if errors.As(t.error, &r) {
+	if r, ok := errors.AsType[refusal](t.error); ok {
 		status, header, _ := r.Refusal()
 		return status, header
 	}

@@ -130,7 +130,7 @@ func (h *Handler) pause(ctx context.Context, d time.Duration) bool {
 		return false // there was an attempt
 	default:
 	}
-	timer := time.NewTimer(d - d/5 + rand.N(2*d/5+1))
+	timer := time.NewTimer(d - d/5 + rand.N(2*d/5+1)) //nolint:gosec // nobody gains by knowing it
 	defer timer.Stop()
 	select {
 	case <-timer.C:

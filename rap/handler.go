@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -327,9 +328,7 @@ func (h *Handler) turnAway(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.As(err, &special):
 		var header http.Header
 		status, header = special.Refusal()
-		for name, values := range header {
-			w.Header()[name] = values
-		}
+		maps.Copy(w.Header(), header)
 	case errors.Is(err, ErrTooLarge):
 		status = http.StatusRequestEntityTooLarge
 		w.Header().Set("Connection", "close") // the rest of the body is not wanted
@@ -401,7 +400,7 @@ func (h *Handler) discover(w http.ResponseWriter, r *http.Request, caller string
 	}
 	w.Header().Set("Content-Type", ContentType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	_, _ = w.Write(body)
+	_, _ = w.Write(body) //nolint:gosec // it is JSON, for programs, and says so
 }
 
 // migrate answers whether a session's state has arrived elsewhere.

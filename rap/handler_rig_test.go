@@ -64,7 +64,7 @@ func newRig(t *testing.T, change func(*rap.HandlerOptions), operations ...rap.Op
 		if err := h.Close(ctx, belay.Cancellation{}); err != nil {
 			t.Errorf("the handler has not ended: %v", err)
 		}
-		g.Runtime.Stop()
+		g.Stop()
 		web.Close()
 		if err := tree.Close(ctx); err != nil {
 			t.Errorf("the tree has not ended: %v", err)

@@ -32,7 +32,7 @@ func ParseInvocation(body []byte) (*Invocation, error) {
 	inv.CallbackURL = o.text("callback_url", MaxURL)
 	if o.err == nil {
 		if _, err := CheckURL(inv.CallbackURL); err != nil {
-			o.fail("callback_url", "cannot be used: %v", err)
+			o.failf("callback_url", "cannot be used: %v", err)
 		}
 	}
 	if o.err != nil {

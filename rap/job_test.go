@@ -348,7 +348,7 @@ func TestRAP97_TheMarkLastsThirtySeconds(t *testing.T) {
 			var m struct{ ID, Text string }
 			_ = json.NewDecoder(r.Body).Decode(&m)
 			got <- m.ID + ": " + m.Text
-			return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
+			return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 		})}
 		h := bare(t, func(*http.Request) string { return "ann" }, func(o *rap.HandlerOptions) { o.Client = client })
 		serve := func(path, body string) {

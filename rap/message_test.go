@@ -9,19 +9,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func ptr[T any](v T) *T { return &v }
-
 // TestRAP62_MessagesSurviveTheirWayOverTheWire: what is appended is what is
 // parsed, for every message of RAP-62 to RAP-65, RAP-73, RAP-80, RAP-82, RAP-86.
 func TestRAP62_MessagesSurviveTheirWayOverTheWire(t *testing.T) {
 	for _, m := range []Message{
 		&ToolResult{GroupID: "thread_42", ID: "call_7f", Text: "hashed 812 files <&>"},
-		&ToolResult{GroupID: "t", ID: "c", CallID: ptr("model-1"), Text: ""},
+		&ToolResult{GroupID: "t", ID: "c", CallID: new("model-1"), Text: ""},
 		&ToolResult{GroupID: "t", ID: "c", Content: []Item{{Type: ItemText, Text: "one picture"}, {Type: ItemImage, Data: "iVBORw0KGgo=", MediaType: "image/png"}}},
 		&ToolResult{GroupID: "t", ID: "c", Content: []Item{{Type: ItemText}}, DisplayAs: json.RawMessage(`[{"type":"text","content":"812"}]`)},
 		&ToolResult{GroupID: "t", ID: "c", Text: "watching", Subscription: true},
 		&SubscriptionEvent{GroupID: "t", ToolCallID: "c", Text: "[cancelled]", Associative: true, Final: true},
-		&OAuth{GroupID: "t", ID: "c", CallID: ptr(""), AuthURL: "https://id.acme.test/authorize?state=s1"},
+		&OAuth{GroupID: "t", ID: "c", CallID: new(""), AuthURL: "https://id.acme.test/authorize?state=s1"},
 		&UserChoice{GroupID: "t", ID: "c", Prompt: "Write to /etc?", Choices: []string{"Yes", "No"}, Default: 1, ResponseURL: "https://gw.acme.test/rap/files/choice"},
 		&ViewUpdate{GroupID: "t", ViewType: "diff", Content: json.RawMessage(`{"patch":""}`)},
 	} {

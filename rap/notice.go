@@ -57,7 +57,7 @@ func ParseMigration(body []byte) (Migration, error) {
 	m := Migration{SessionID: o.id("session_id"), DestinationURL: o.text("destination_url", MaxURL)}
 	if o.err == nil {
 		if _, err := CheckURL(m.DestinationURL); err != nil {
-			o.fail("destination_url", "cannot be used: %v", err)
+			o.failf("destination_url", "cannot be used: %v", err)
 		}
 	}
 	return m, o.err

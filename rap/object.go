@@ -66,8 +66,8 @@ func (o *object) find(s jsonrpc.Span, keys []string) {
 	}
 }
 
-// fail keeps the first complaint about a member.
-func (o *object) fail(key, format string, args ...any) {
+// failf keeps the first complaint about a member.
+func (o *object) failf(key, format string, args ...any) {
 	if o.err == nil {
 		o.err = fmt.Errorf("%w: %s%s %s", ErrMalformed, o.where, key, fmt.Sprintf(format, args...))
 	}
@@ -93,7 +93,7 @@ func (o *object) need(key string) bool {
 	if o.has(key) {
 		return true
 	}
-	o.fail(key, "is missing")
+	o.failf(key, "is missing")
 	return false
 }
 
@@ -105,7 +105,7 @@ func (o *object) optional(key string, limit int) (string, bool) {
 	}
 	text, err := jsonrpc.ReadString(o.body, s, limit)
 	if err != nil {
-		o.fail(key, "cannot be read: %v", err)
+		o.failf(key, "cannot be read: %v", err)
 		return "", false
 	}
 	return text, true
@@ -125,7 +125,7 @@ func (o *object) id(key string) string {
 	text := o.text(key, MaxID)
 	if o.err == nil {
 		if err := CheckID(text); err != nil {
-			o.fail(key, "cannot be used: %v", err)
+			o.failf(key, "cannot be used: %v", err)
 		}
 	}
 	return text
@@ -142,7 +142,7 @@ func (o *object) flag(key string) bool {
 		return true
 	case jsonrpc.FalseValue:
 	default:
-		o.fail(key, "must be true or false")
+		o.failf(key, "must be true or false")
 	}
 	return false
 }
@@ -156,7 +156,7 @@ func (o *object) integer(key string) int {
 	s, _ := o.at(key)
 	n, err := strconv.ParseFloat(string(s.Of(o.body)), 64)
 	if err != nil || n != math.Trunc(n) || math.Abs(n) > math.MaxInt32 {
-		o.fail(key, "must be a whole number")
+		o.failf(key, "must be a whole number")
 		return 0
 	}
 	return int(n)
@@ -170,7 +170,7 @@ func (o *object) raw(key string, kind jsonrpc.ValueKind) json.RawMessage {
 		return nil
 	}
 	if k := jsonrpc.KindAt(o.body, s); k != kind {
-		o.fail(key, "must be an %v, not %v", kind, k)
+		o.failf(key, "must be an %v, not %v", kind, k)
 		return nil
 	}
 	return json.RawMessage(bytes.Clone(s.Of(o.body)))
@@ -184,13 +184,13 @@ func (o *object) list(key string, limit int) []jsonrpc.Span {
 		return nil
 	}
 	if k := jsonrpc.KindAt(o.body, s); k != jsonrpc.ArrayValue {
-		o.fail(key, "must be an array, not %v", k)
+		o.failf(key, "must be an array, not %v", k)
 		return nil
 	}
 	elements := []jsonrpc.Span{}
 	for e := range jsonrpc.Elements(o.body, s) {
 		if len(elements) == limit {
-			o.fail(key, "has more than %d elements", limit)
+			o.failf(key, "has more than %d elements", limit)
 			return nil
 		}
 		elements = append(elements, e)
@@ -211,7 +211,7 @@ func (o *object) texts(key string, limit, size int, check func(string) error) []
 			err = check(text)
 		}
 		if err != nil {
-			o.fail(key, "[%d] cannot be used: %v", i, err)
+			o.failf(key, "[%d] cannot be used: %v", i, err)
 			return nil
 		}
 		list = append(list, text)

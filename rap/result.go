@@ -36,7 +36,7 @@ func readResult(o *object) *ToolResult {
 	r := &ToolResult{GroupID: o.id("group_id"), ID: o.id("id"), CallID: o.callID(), Subscription: o.flag("subscription")}
 	r.Text, _ = o.optional("text", MaxMessage)
 	if !o.has("text") && !o.has("content") {
-		o.fail("text", "and content are both missing")
+		o.failf("text", "and content are both missing")
 	}
 	for i, s := range o.list("content", MaxItems) {
 		c := o.child(s, fmt.Sprintf("content[%d].", i), "type", "text", "data", "mediaType")
@@ -54,7 +54,7 @@ func readResult(o *object) *ToolResult {
 		r.Content = append(r.Content, item)
 	}
 	if r.Content == nil && !o.has("text") {
-		o.fail("content", "is empty, and there is no text")
+		o.failf("content", "is empty, and there is no text")
 	}
 	r.DisplayAs = o.raw("display_as", rawArray)
 	return r

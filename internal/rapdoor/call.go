@@ -128,8 +128,8 @@ func (t *toolset) stopped(ctx context.Context, j *rap.Job) error {
 // Evidence may come after a ladder has given up, when a process ends late or with
 // Belay: it is waited for a little longer.
 func (d *Door) proven(ctx context.Context, runs []*belay.Run) belay.Verdict {
-	ctx, end := context.WithTimeoutCause(ctx, lateWait, errNoVerdict)
-	defer end()
+	late := time.NewTimer(lateWait)
+	defer late.Stop()
 	closing := d.closing
 	tick := time.NewTicker(lateTick) // receipts have no signal of their own
 	defer tick.Stop()
@@ -142,9 +142,9 @@ func (d *Door) proven(ctx context.Context, runs []*belay.Run) belay.Verdict {
 		case <-tick.C:
 		case <-closing: // the servers are ending now, or never
 			closing = nil
-			var cut context.CancelFunc
-			ctx, cut = context.WithTimeoutCause(ctx, closingWait, errNoVerdict)
-			defer cut()
+			late.Reset(closingWait)
+		case <-late.C:
+			return verdict
 		case <-ctx.Done():
 			return verdict
 		}

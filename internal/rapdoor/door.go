@@ -207,7 +207,7 @@ func (d *Door) Close(ctx context.Context, c belay.Cancellation) error {
 	select {
 	case <-done:
 	case <-ctx.Done():
-		errs = append(errs, fmt.Errorf("sessions have not ended: %w", context.Cause(ctx)))
+		return errors.Join(append([]error{fmt.Errorf("sessions have not ended: %w", context.Cause(ctx))}, errs...)...)
 	}
 	return errors.Join(errs...)
 }

@@ -270,7 +270,7 @@ func scripted(list string) func(context.Context, io.Reader, io.Writer) error {
 				Params json.RawMessage
 			}
 			if err := d.Decode(&m); err != nil {
-				return nil
+				return nil //nolint:nilerr // the pipe has ended
 			}
 			result := ""
 			switch m.Method {

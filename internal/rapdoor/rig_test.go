@@ -50,7 +50,6 @@ type rig struct {
 	web  *httptest.Server
 	wit  *faketool.Witness
 	logs *faketool.Text
-	end  func()
 }
 
 func newRig(t *testing.T, defs func(r *rig) []serve.Definition, change func(*rapdoor.Options)) *rig {

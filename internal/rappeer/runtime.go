@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -156,10 +157,11 @@ func (r *Runtime) Invocation(operation, thread, id string, arguments any, more m
 	if arguments == nil {
 		m["arguments"] = map[string]any{}
 	}
-	for k, v := range more {
-		m[k] = v
+	maps.Copy(m, more)
+	body, err := json.Marshal(m)
+	if err != nil {
+		panic(err) // the test's own values
 	}
-	body, _ := json.Marshal(m)
 	return string(body)
 }
 
@@ -190,13 +192,19 @@ func (r *Runtime) Invoke(operation, thread, id string, arguments any) (Answer, e
 
 // Cancel sends the notification once.
 func (r *Runtime) Cancel(thread, id string) (Answer, error) {
-	body, _ := json.Marshal(map[string]string{"thread_id": thread, "tool_call_id": id})
+	body, err := json.Marshal(map[string]string{"thread_id": thread, "tool_call_id": id})
+	if err != nil {
+		return Answer{}, err
+	}
 	return r.Do(http.MethodPost, "/cancel_tool_call", string(body))
 }
 
 // CloseThread sends the notification once.
 func (r *Runtime) CloseThread(thread string) (Answer, error) {
-	body, _ := json.Marshal(map[string]string{"thread_id": thread})
+	body, err := json.Marshal(map[string]string{"thread_id": thread})
+	if err != nil {
+		return Answer{}, err
+	}
 	return r.Do(http.MethodPost, "/close_thread", string(body))
 }
 

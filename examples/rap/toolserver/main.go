@@ -62,7 +62,9 @@ func serve() error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("{\"port\":%d}\n", l.Addr().(*net.TCPAddr).Port)
+	if at, ok := l.Addr().(*net.TCPAddr); ok {
+		fmt.Printf("{\"port\":%d}\n", at.Port)
+	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -84,7 +86,9 @@ func serve() error {
 // run runs a command that ends with ctx. What a shell leaves running, this does not
 // find: for that, start tools with Belay's package proc.
 func run(ctx context.Context, j *rap.Job) (rap.Result, error) {
-	var in struct{ Command string }
+	var in struct {
+		Command string `json:"command"`
+	}
 	if err := json.Unmarshal(j.Arguments(), &in); err != nil {
 		return rap.Result{}, err
 	}
