@@ -61,7 +61,8 @@ func serve(ctx context.Context, t *testing.T, dir string) string {
 
 // beat is a command that writes its own evidence as long as it lives.
 func beat(witness string) string {
-	text, _ := json.Marshal(map[string]string{"command": "sh -c 'echo working; while echo beat >>" + witness + "; do sleep 0.05; done'"})
+	// The one that writes has left the session and the group of its shell.
+	text, _ := json.Marshal(map[string]string{"command": "echo working; $(command -v setsid) sh -c 'while echo beat >>" + witness + "; do sleep 0.05; done' & sleep 100"})
 	return string(text)
 }
 
@@ -88,7 +89,7 @@ func TestExamples(t *testing.T) {
 		cmd.Env = append(os.Environ(), token)
 		return cmd
 	}
-	for tool, args := range map[string]string{"run": `{"command":"echo hello there"}`, "ask_and_run": `{"command":"echo hello there"}`} {
+	for tool, args := range map[string]string{"run": `{"command":"echo hello there | cat; true"}`, "ask_and_run": `{"command":"echo hello there"}`} {
 		out, err := command("runtime", base, tool, args).CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "\nhello there\n") || strings.Contains(string(out), "asked:") != (tool == "ask_and_run") {
 			t.Errorf("%s: %v\n%s", tool, err, out)

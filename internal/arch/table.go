@@ -189,7 +189,7 @@ var Table = []Row{
 	},
 
 	{"examples/rap", 6, nil, nil, "tests only: runs the three commands below it as processes"},
-	{"examples/rap/toolserver", 2, []string{".", "rap", "rap/schema"}, nil, "what an author of a tool server writes: the library and nothing else"},
+	{"examples/rap/toolserver", 2, []string{".", "proc", "rap", "rap/schema"}, nil, "what an author of a tool server writes: the library, and proc for commands"},
 	{"examples/rap/runtime", 2, []string{".", "rap"}, nil, "what an author of a runtime writes"},
 	{"examples/rap/notifier", 2, []string{"rap"}, nil, "what the author of another runtime needs"},
 	{"examples/acp", 6, nil, nil, "tests only: runs the three commands below it as processes"},

@@ -14,20 +14,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"os/signal"
 	"strings"
 	"time"
 
 	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/proc"
 	"github.com/belayhq/belay/rap"
 	"github.com/belayhq/belay/rap/schema"
 )
 
 func main() {
+	proc.Main() // this binary again, as the guardian of a command
 	if err := serve(); err != nil {
 		fmt.Fprintln(os.Stderr, "toolserver:", err)
 		os.Exit(1)
@@ -83,8 +85,8 @@ func serve() error {
 	return errors.Join(err, web.Shutdown(brief))
 }
 
-// run runs a command that ends with ctx. What a shell leaves running, this does not
-// find: for that, start tools with Belay's package proc.
+// run runs a command with everything that comes from it, and returns when nothing of
+// that is left: then a stopped call may be said to have ended.
 func run(ctx context.Context, j *rap.Job) (rap.Result, error) {
 	var in struct {
 		Command string `json:"command"`
@@ -92,19 +94,42 @@ func run(ctx context.Context, j *rap.Job) (rap.Result, error) {
 	if err := json.Unmarshal(j.Arguments(), &in); err != nil {
 		return rap.Result{}, err
 	}
-	cmd := exec.CommandContext(ctx, "sh", "-c", "exec "+in.Command)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // asked first
-	cmd.WaitDelay = 2 * time.Second                                       // killed then
-	out := &output{job: j}
-	cmd.Stdout, cmd.Stderr = out, out // the same: written to by one goroutine
-	err := cmd.Run()
-	if ctx.Err() != nil {
-		return rap.Result{}, context.Cause(ctx)
-	}
+	tree, err := proc.Start(ctx, proc.Config{Path: "sh", Args: []string{"-c", "exec 2>&1\n" + in.Command}, Label: j.Run().ID().String()})
 	if err != nil {
-		return rap.Result{}, fmt.Errorf("%w: %s", err, out.text.String())
+		return rap.Result{}, err
 	}
-	return rap.Result{Text: strings.TrimSpace(out.text.String())}, nil
+	out := &output{job: j}
+	read := make(chan struct{})
+	go func() { // it ends when nobody holds the other end any more
+		defer close(read)
+		_, _ = io.Copy(out, tree.Stdout())
+	}()
+	defer func() {
+		_ = tree.Stdout().Close()
+		<-read
+		_ = tree.Stderr().Close()
+	}()
+	_ = tree.Stdin().Close()
+	select {
+	case <-tree.Done(): // what it has left behind ends, too
+	case <-ctx.Done():
+		asked, end := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		_, _ = tree.Terminate(asked, proc.Selection{}, time.Second)
+		end()
+	}
+	report, err := tree.Close(context.WithoutCancel(ctx)) // whoever is left is killed
+	if err != nil || len(report.Survivors) > 0 {
+		return rap.Result{}, fmt.Errorf("%w: %d processes are left", rap.ErrUnproven, len(report.Survivors))
+	}
+	<-read
+	text := out.String()
+	switch exit := tree.Exit(); {
+	case ctx.Err() != nil:
+		return rap.Result{}, context.Cause(ctx)
+	case exit.Code != 0:
+		return rap.Result{}, fmt.Errorf("the command ended with %v: %s", exit, text)
+	}
+	return rap.Result{Text: text}, nil
 }
 
 // output is what a command has said so far: a Stop, whenever it comes, has that to
@@ -116,9 +141,11 @@ type output struct {
 
 func (o *output) Write(p []byte) (int, error) {
 	n, err := o.text.Write(p)
-	o.job.Partial(strings.TrimSpace(o.text.String()))
+	o.job.Partial(o.String())
 	return n, err
 }
+
+func (o *output) String() string { return strings.TrimSpace(o.text.String()) }
 
 // askAndRun stays pending while the user is asked. A Stop withdraws the question.
 func askAndRun(ctx context.Context, j *rap.Job) (rap.Result, error) {
