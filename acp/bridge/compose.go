@@ -72,9 +72,9 @@ func (b *Bridge) notifyStop(t *turn) {
 	b.notice(t.s, "info", title, c.Reason)
 }
 
-// gone is the data of the error that requests get when the agent is no more.
-func gone(run *belay.Run, how string) []byte {
-	dst := append([]byte(nil), `{"reason":"agent_gone"`...)
+// gone is the data of the error that requests get when there is nobody to answer them.
+func gone(why Reason, run *belay.Run, how string) []byte {
+	dst := fmt.Appendf(nil, `{"reason":%s`, quote(string(why)))
 	if run != nil {
 		dst = fmt.Appendf(dst, `,"run":%s`, quote(run.ID().String()))
 	}

@@ -25,11 +25,13 @@ func (b *Bridge) end(agentRead <-chan struct{}) Result {
 	b.mu.Unlock()
 	exit := b.exit(why)
 	b.stopAll(why)
-	b.lock()
-	b.answerAll(why, exit)
-	b.unlock()
-
-	seen := b.endAgent(why, agentRead)
+	answer := func() {
+		b.with(func() { b.answerAll(why, exit) })
+	}
+	if why != EditorGone {
+		answer() // first: the agent may take its time
+	}
+	seen := b.endAgent(why, agentRead, answer)
 	b.lock()
 	runs := b.conclusion(why, seen)
 	b.unlock()
@@ -122,7 +124,7 @@ func (b *Bridge) answerAll(why Reason, exit Exit) {
 				t.settled = true
 				t.run.Settle(belay.Failed)
 				if t.prompt != nil {
-					t.prompt.fail(acp.CodeInternal, ended(why), gone(t.run, exit.String()))
+					t.prompt.fail(acp.CodeInternal, ended(why), gone(why, t.run, exit.String()))
 				}
 			}
 		}
@@ -137,7 +139,7 @@ func (b *Bridge) answerAll(why Reason, exit Exit) {
 		} else if r.s != nil {
 			run = r.s.run
 		}
-		r.fail(acp.CodeInternal, ended(why), gone(run, exit.String()))
+		r.fail(acp.CodeInternal, ended(why), gone(why, run, exit.String()))
 	}
 	for _, r := range ordered(b.agent.asked, b.editor.open) {
 		if r.from != b.agent || r.settled {
@@ -174,11 +176,13 @@ func ended(why Reason) string {
 }
 
 // endAgent closes the agent's input and sees its tree to the end. It returns what was
-// seen last; nil if that is nothing.
-func (b *Bridge) endAgent(why Reason, agentRead <-chan struct{}) *belay.Evidence {
+// seen last; nil if that is nothing. Until its time is over the agent can answer what
+// it was asked before, also when the editor asks no more; then answer is called.
+func (b *Bridge) endAgent(why Reason, agentRead <-chan struct{}, answer func()) *belay.Evidence {
 	b.flush(b.agent) // closes its input, too
 	if b.o.Agent == nil {
 		b.waitFor(agentRead, b.set.ExitGrace)
+		answer()
 		return nil
 	}
 	limited := func(d time.Duration, do func(context.Context) (*belay.Evidence, error)) *belay.Evidence {
@@ -193,7 +197,10 @@ func (b *Bridge) endAgent(why Reason, agentRead <-chan struct{}) *belay.Evidence
 	switch why {
 	case AgentKilled, AgentGone:
 	default:
+		start := time.Now()
 		b.waitFor(b.o.Agent.Done(), b.set.ExitGrace)
+		b.waitFor(agentRead, min(lastWords, b.set.ExitGrace-time.Since(start)))
+		answer()
 		if e := limited(b.set.KillAfter, b.o.Agent.Terminate); e != nil && e.Kind == belay.SeenProcessGone && len(e.Survivors) == 0 {
 			return e
 		}

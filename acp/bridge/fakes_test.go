@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing/synctest"
 	"time"
 
@@ -15,7 +16,8 @@ import (
 // fakeTree is an agent's process tree as a test wants it. It writes down what is
 // asked of it, with the time since it was made.
 type fakeTree struct {
-	start time.Time
+	start    time.Time
+	answered atomic.Int32 // how often a turn was said to be over
 
 	mu     sync.Mutex
 	open   []belay.Process // of open tool calls
@@ -112,6 +114,7 @@ func (b *fakeBrood) Kill(ctx context.Context, all bool) (*belay.Evidence, error)
 	return b.f.strike(ctx, b.name+" kill", all, b.f.deaf == "kill")
 }
 func (b *fakeBrood) Alone(string) belay.Stopper { return b.f.alone }
+func (b *fakeBrood) Answered()                  { b.f.answered.Add(1) }
 func (b *fakeBrood) End()                       { b.f.note("%s end", b.name) }
 
 // fakeAgent is the agent's process itself.

@@ -68,6 +68,9 @@ func TestACP_B19_AShellThatRunsOnIsEnded(t *testing.T) {
 		r.editor.hears(endCancel)
 		time.Sleep(499 * time.Millisecond)
 		r.want("before linger is over", tree.did(), "")
+		if n := tree.answered.Load(); n != 1 {
+			t.Errorf("the tree was told %d times that the agent has ended the turn", n)
+		}
 		time.Sleep(time.Millisecond)
 		r.want("then", tree.did(), "520ms turn term all=false\n520ms turn end")
 		r.verdict(belay.KindTurn, belay.Confirmed)
@@ -204,7 +207,7 @@ func TestACP_B24_ADeafAgentIsKilled(t *testing.T) {
 		time.Sleep(27 * time.Second)
 		<-r.served
 		r.want("the processes", tree.did(), "32s agent kill all=true\n32s turn end")
-		r.editor.hears(`{"jsonrpc":"2.0","id":10,"error":{"code":-32603,"message":"the agent did not stop and was killed","data":{"reason":"agent_gone"}}}`)
+		r.editor.hears(`{"jsonrpc":"2.0","id":10,"error":{"code":-32603,"message":"the agent did not stop and was killed","data":{"reason":"agent_killed"}}}`)
 		if r.result.Reason != AgentKilled || r.result.Agent.Signal != "SIGKILL" {
 			t.Errorf("%+v", r.result)
 		}
@@ -562,5 +565,20 @@ func TestACP_B27_AToolCallThatStaysIsUnconfirmed(t *testing.T) {
 		if d := r.run(belay.KindTurn); d.Work != belay.Running {
 			r.Errorf("%+v", d)
 		}
+	})
+}
+
+// What the editor has asked before its end of input is answered while the agent still
+// lives; the rest fails.
+func TestACP_B33_LastWordsAreStillPassed(t *testing.T) {
+	forced(t, Settings{}, func(r *rig, tree *fakeTree) {
+		r.editor.say(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":1}}`)
+		r.editor.say(`{"jsonrpc":"2.0","id":1,"method":"session/list"}`)
+		_ = r.editor.in.Close()
+		time.Sleep(100 * time.Millisecond)
+		r.agent.say(`{"jsonrpc":"2.0","id":"b-1","result":{"protocolVersion":1}}`)
+		r.editor.hears(`{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1}}`)
+		<-r.served
+		r.editor.hears(`{"jsonrpc":"2.0","id":1,"error":{"code":-32603,"message":"the connection has ended","data":{"reason":"editor_gone"}}}`)
 	})
 }

@@ -47,6 +47,13 @@ type Brood interface {
 	End()
 }
 
+// Answerer is a Brood that is told when the agent has ended the turn: what is born
+// after that is the agent's own or the next turn's, and no longer a tool call's. It
+// must not block.
+type Answerer interface {
+	Answered()
+}
+
 // Front puts the MCP servers that an editor names behind Belay (ACP-B11, B12).
 type Front interface {
 	// Rewrite returns the mcpServers array, as raw JSON, that the agent gets instead

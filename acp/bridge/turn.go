@@ -226,9 +226,8 @@ func (b *Bridge) turnDone(t *turn) {
 		return
 	}
 	t.done = true
-	// What the agent starts by itself from now on is none of the turn's tools.
-	if brood, ok := t.brood.(interface{ Answered() }); ok {
-		brood.Answered()
+	if brood, ok := t.brood.(Answerer); ok {
+		b.later(brood.Answered)
 	}
 	s := t.s
 	s.last = t
