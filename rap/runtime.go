@@ -136,12 +136,21 @@ type Runtime struct {
 	servers  map[string]*server
 	order    []*server // as they were configured
 	threads  map[string]*Thread
-	calls    map[tokenKey]*Pending // by the digest of the callback token; ended ones for a while
+	calls    map[tokenKey]*slot // by the digest of the callback token; of ended ones for a while
 	subs     map[tokenKey]*Subscription
 	ended    []endedCall // oldest first
 	pending  int
 	closed   bool
 	wg       sync.WaitGroup // of goroutines; Add under mu while !closed
+}
+
+// slot is what a callback URL leads to. Of a call that has its result there is only
+// enough left to know a duplicate: results may be large.
+type slot struct {
+	th   *Thread
+	id   string
+	rate *meter
+	call *Pending // nil: it has its result; guarded by Runtime.mu
 }
 
 type endedCall struct {
@@ -177,7 +186,7 @@ func NewRuntime(o RuntimeOptions) (*Runtime, error) {
 	rt := &Runtime{
 		o: o, log: o.Log,
 		servers: map[string]*server{}, threads: map[string]*Thread{},
-		calls: map[tokenKey]*Pending{}, subs: map[tokenKey]*Subscription{},
+		calls: map[tokenKey]*slot{}, subs: map[tokenKey]*Subscription{},
 	}
 	rt.life, rt.end = context.WithCancelCause(context.Background())
 	var err error

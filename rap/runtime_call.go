@@ -95,6 +95,7 @@ func (th *Thread) Invoke(o CallOptions) (*Pending, error) {
 		return nil, err
 	}
 	body, err := c.inv.Append(nil)
+	c.o.Arguments, c.inv.Arguments = nil, nil // they can be large, and a call is remembered for a while
 	if err == nil {
 		err = c.begin(body)
 	}
@@ -188,7 +189,7 @@ func (c *Pending) begin(body []byte) error {
 		return nil // it was stopped a moment ago
 	}
 	rt.mu.Lock()
-	rt.calls[c.key] = c
+	rt.calls[c.key] = &slot{th: th, id: c.inv.ID, rate: &c.rate, call: c}
 	rt.pending++
 	rt.mu.Unlock()
 	th.calls[c.inv.ID] = c
@@ -418,7 +419,7 @@ func (c *Pending) endLocked(r *ToolResult, err error) {
 	}
 	delete(c.th.calls, c.inv.ID)
 	c.server.leave(c)
-	c.th.rt.retire(c.key)
+	c.th.rt.retire(c.key, r != nil)
 }
 
 // settle is the run's OnCancel.
@@ -429,12 +430,18 @@ func (c *Pending) settle(_ *belay.Run, why *belay.Cancellation) {
 }
 
 // retire keeps the callback URL of an ended call for a while.
-func (rt *Runtime) retire(key tokenKey) {
+// One that has its result is let go; one that was stopped may still be told
+// something (RAP-93).
+func (rt *Runtime) retire(key tokenKey, done bool) {
 	now := time.Now()
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	if rt.calls[key] == nil {
+	at := rt.calls[key]
+	if at == nil {
 		return // it was never known
+	}
+	if done {
+		at.call, at.rate = nil, &meter{}
 	}
 	rt.pending--
 	rt.ended = append(rt.ended, endedCall{key, now})

@@ -14,7 +14,7 @@ import (
 
 // maxCallbacks bounds how many bodies are read at the same time: together they
 // could hold as many times MaxMessage.
-const maxCallbacks = 1024
+const maxCallbacks = 256
 
 // The rate of messages to one callback URL that are no result (RAP-42, RAP-79).
 const (
@@ -44,15 +44,15 @@ func (rt *Runtime) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
 	}
-	c, s := rt.lookup(key)
-	if c == nil && s == nil {
+	to, s := rt.lookup(key)
+	if to.th == nil && s == nil {
 		rt.log.Debug("a message came to an unknown or expired callback URL; it was dropped")
 		w.WriteHeader(http.StatusNotFound)
 		return
 	}
 	m, status := rt.read(w, r)
 	if m != nil {
-		status = rt.take(m, c, s)
+		status = rt.take(m, to, s)
 	}
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "1")
@@ -72,10 +72,14 @@ func (rt *Runtime) token(path string) (tokenKey, bool) {
 	return keyOf(text)
 }
 
-func (rt *Runtime) lookup(key tokenKey) (*Pending, *Subscription) {
+// lookup is what a token leads to; the zero slot: no call.
+func (rt *Runtime) lookup(key tokenKey) (slot, *Subscription) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	return rt.calls[key], rt.subs[key]
+	if at := rt.calls[key]; at != nil {
+		return *at, rt.subs[key]
+	}
+	return slot{}, rt.subs[key]
 }
 
 // reading is a place among those whose bodies are read.
@@ -117,8 +121,11 @@ const callbackWait = 30 * time.Second
 
 // take hands a message to the call or subscription of its token, under the lock of
 // the thread (RAP-70), and returns the status of the answer.
-func (rt *Runtime) take(m Message, c *Pending, s *Subscription) int {
-	th, id, rate := threadOf(c, s)
+func (rt *Runtime) take(m Message, to slot, s *Subscription) int {
+	c, th, id, rate := to.call, to.th, to.id, to.rate
+	if s != nil {
+		th, id, rate = s.th, s.ID, &s.rate
+	}
 	group, of := m.Address()
 	if group != th.id || of != id && m.Type() != TypeView {
 		rt.log.Warn("a message named another call than its callback URL; it was dropped", "type", m.Type())
@@ -132,7 +139,7 @@ func (rt *Runtime) take(m Message, c *Pending, s *Subscription) int {
 	ok := true
 	switch m := m.(type) {
 	case *ToolResult:
-		if c != nil { // else it is a second result of what subscribed before a restart
+		if c != nil { // else it is a duplicate (RAP-68)
 			c.takeLocked(m)
 		}
 	case *SubscriptionEvent:
@@ -156,13 +163,6 @@ func (rt *Runtime) take(m Message, c *Pending, s *Subscription) int {
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusOK
-}
-
-func threadOf(c *Pending, s *Subscription) (*Thread, string, *meter) {
-	if s != nil {
-		return s.th, s.ID, &s.rate
-	}
-	return c.th, c.inv.ID, &c.rate
 }
 
 // takeLocked takes the result of the call. One that comes after the end is

@@ -491,7 +491,7 @@ func FuzzToken(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, path, body string) {
 		if key, ok := rt.token(path); ok {
-			if c, s := rt.lookup(key); c != nil || s != nil {
+			if to, s := rt.lookup(key); to.th != nil || s != nil {
 				t.Fatal("found a call")
 			}
 			if !strings.HasPrefix(path, "/rap/callback/") || strings.Count(path, "/") != 3 {
