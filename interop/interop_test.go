@@ -81,5 +81,8 @@ func TestMain(m *testing.M) {
 	if code, is := peer(); is {
 		os.Exit(code)
 	}
+	if len(os.Args) > 2 && os.Args[1] == testAgentMarker {
+		os.Exit((&testAgent{careless: os.Args[2] == "careless"}).serve())
+	}
 	os.Exit(m.Run())
 }
