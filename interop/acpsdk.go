@@ -292,7 +292,7 @@ func (h *harness) installSDKs() []sdkPeer {
 			wants: map[string]string{"agent " + sdkAsked: "end_turn"},
 		}, sdkPeer{
 			name: "TypeScript 1.9.0 dual-version-agent", agent: func(int) []string { return example("dual-version-agent") },
-			events: []string{sdkPrompt}, quick: true, // its turns end at once
+			events: []string{sdkPrompt}, quick: true, v2: true, // its turns end at once
 			wants: map[string]string{"agent " + sdkPrompt: "end_turn"},
 		})
 	}

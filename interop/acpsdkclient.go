@@ -170,6 +170,9 @@ func (s *sdkSession) talk(ctx context.Context, p sdkPeer) error {
 	default:
 		go func() { ended <- prompt(stop, "tick") }()
 	}
+	if p.quick {
+		ready = nil
+	}
 	if err := s.row.press(ready, press); err != nil {
 		return err
 	}
