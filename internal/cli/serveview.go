@@ -20,6 +20,7 @@ type served struct {
 	URL        string                `json:"url"`
 	All        string                `json:"all"`              // all servers as one
 	Admin      string                `json:"admin"`            // the REST API
+	RAP        string                `json:"rap,omitempty"`    // below which each server is a toolset for runtimes
 	Socket     string                `json:"socket,omitempty"` // the unix socket behind the URLs, if it is one
 	Auth       bool                  `json:"auth"`             // MCP clients have to say who they are
 	Pid        int                   `json:"pid"`
@@ -55,6 +56,12 @@ func (s *server) served(defs []serve.Definition) served {
 		program: programName(), reached: !s.homely(), proof: proof(&s.conf.Ledger), Servers: make([]servedServer, 0, len(defs)), MCPServers: make(map[string]servedHTTP, len(defs)),
 	}
 	out.All, out.Admin = out.URL+serve.JoinedPath, out.URL+"/v1"
+	if s.conf.RAP.Offer {
+		out.RAP = out.URL + "/rap"
+		if base := s.conf.RAP.BaseURL; base != "" {
+			out.RAP = strings.TrimRight(base, "/") + "/rap"
+		}
+	}
 	if _, unix := s.addr.(*net.UnixAddr); unix {
 		out.Socket = s.addr.String()
 	}
@@ -217,6 +224,9 @@ func (v *served) printClients(b *strings.Builder) {
 		fmt.Fprintf(b, "\nTOKEN is that of somebody in auth: of the configuration; \"%s token new NAME\" makes one.\n", v.program)
 	}
 	fmt.Fprintf(b, "\nOr one URL for all, with tools named SERVER__TOOL: %s\n", v.All)
+	if v.RAP != "" {
+		fmt.Fprintf(b, "For runtimes of the Reactive Agent Protocol each is a toolset: %s/SERVER\n", v.RAP)
+	}
 }
 
 // printAPI says how the REST API is asked: by this user's own token, or over the

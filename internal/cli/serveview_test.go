@@ -16,7 +16,7 @@ func TestServeSays(t *testing.T) {
 	files.Command = []string{"npx", "-y", "@modelcontextprotocol/server-filesystem", "--key=hush"}
 	search.URL = "https://user:hush@search.example.com/mcp?key=hush"
 	own.Command = []string{"/opt/bin/own", "hush"}
-	s := server{conf: &config.Config{Settings: config.Settings{Ledger: config.Ledger{Enabled: true}}}, addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7474}}
+	s := server{conf: &config.Config{Settings: config.Settings{Ledger: config.Ledger{Enabled: true}, RAP: config.RAP{Offer: true}}}, addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7474}}
 	v := s.served([]serve.Definition{{Server: files}, {Server: search}, {Server: own}})
 	v.program = "belay"
 	var b strings.Builder
@@ -39,6 +39,7 @@ Put this into your client's mcp.json:
   }}
 
 Or one URL for all, with tools named SERVER__TOOL: http://127.0.0.1:7474/mcp
+For runtimes of the Reactive Agent Protocol each is a toolset: http://127.0.0.1:7474/rap/SERVER
 
 From any terminal:
 
