@@ -44,6 +44,7 @@ func newRig(t *testing.T, change func(*rap.HandlerOptions), operations ...rap.Op
 	}
 	tree := belay.NewTree(belay.Options{})
 	o := rap.HandlerOptions{Authenticator: auth, Tree: tree, Server: "files", Retries: []time.Duration{time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond}}
+	o.PartialWait = 10 * time.Second // on a busy machine a good tool may take longer than usual
 	if o.Toolset, err = rap.NewToolset(rap.Manifest{Name: "files"}, operations...); err != nil {
 		t.Fatal(err)
 	}
