@@ -56,7 +56,27 @@
 // # The runtime
 //
 // [Runtime] discovers tool servers, invokes their tools as runs, takes their
-// callbacks at one unguessable URL per call, and stops them.
+// callbacks at one unguessable URL per call, and stops them. A [Thread] is one
+// conversation, a [Pending] one call, a [Subscription] what a call may become.
+//
+//   - A Stop settles the caller first, then withdraws what people are asked, then
+//     tells every server at the same time, each once, with two seconds of its own.
+//     Nothing of that waits for any of them.
+//   - A stopped call is signalled when a server took the cancel, unreachable when
+//     none did, acknowledged when its result comes all the same, and confirmed only
+//     by the end of a process tree that this program started, or if it was never sent.
+//   - A result ends its call once. Late ones and duplicates get 200 and change
+//     nothing but a receipt; a stranger's get 404.
+//   - After a Stop no answer to a question is posted.
+//   - A callback URL holds 256 random bits and is good for one call: until its
+//     result, and ten minutes longer to know a duplicate; of a subscription until its
+//     last event, its cancel or the end of its thread, over a restart if there is a
+//     [Store]. Only its digest is kept.
+//   - A tool server's credentials go to the server's own host, and to the endpoint
+//     that it names; redirects are never followed.
+//   - One thread's messages are taken one at a time, and nobody's fill the memory.
+//
+// [Relay] joins both sides: it offers a runtime's tool server to other runtimes.
 //
 // The package imports the standard library, belay and jsonrpc only. Signatures
 // for AWS are in package rap/sigv4, full JSON Schema in rap/schema.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -504,4 +505,41 @@ func FuzzToken(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestRAP68_Memory: what is remembered of ended calls does not hold their results, and
+// unknown callbacks leave nothing behind.
+func TestRAP68_Memory(t *testing.T) {
+	const size = 1 << 20
+	big := strings.Repeat("x", size)
+	p := peer(t, &rappeer.ToolServer{Tools: one("work", func(c *rappeer.Invoked) { _, _ = c.Text(big) })})
+	s := newStage(t, func(o *RuntimeOptions) { o.Servers = []Server{{Name: "p", Base: p.Base()}} })
+	th := s.thread(ThreadOptions{})
+	heap := func() int64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	const calls = 12
+	if _, err := th.Do(soon(t), CallOptions{Tool: "work"}); err != nil {
+		t.Fatal(err)
+	}
+	before := heap()
+	for range calls {
+		if _, err := th.Do(soon(t), CallOptions{Tool: "work"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2_000 {
+		text, _ := newToken()
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/rap/callback/"+text, strings.NewReader("{}")))
+		if w.Code != http.StatusNotFound {
+			t.Fatal(w.Code)
+		}
+	}
+	if grown := heap() - before; grown > calls*size/4 {
+		t.Errorf("%d results of 1 MiB and 2,000 strangers leave %d KiB", calls, grown>>10)
+	}
 }

@@ -114,7 +114,7 @@ func (r *raps) make(d *Definition) (*toolServer, error) {
 // client brings the server's credentials along.
 func (r *raps) client(c *config.RAPServer) (*http.Client, error) {
 	t := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // the standard library's
-	t.MaxIdleConnsPerHost = 64
+	t.MaxIdleConnsPerHost = 256
 	if c.MTLS != nil {
 		conf, err := c.MTLS.Client()
 		if err != nil {
