@@ -34,7 +34,7 @@ func newLink(c *http.Client, s Signer) link {
 // hosts, so that it keeps more idle connections than the default.
 var sharedTransport = func() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // the standard library's
-	t.MaxIdleConns, t.MaxIdleConnsPerHost = 1024, 64
+	t.MaxIdleConns, t.MaxIdleConnsPerHost = 4096, 256
 	return t
 }()
 
