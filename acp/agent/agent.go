@@ -60,6 +60,7 @@ type Agent struct {
 
 	mu       sync.Mutex
 	home     *home                // nil until the first turn
+	first    proc.Stamp           // when the first turn began
 	programs map[proc.ID]program  // what the living run
 	origins  map[proc.ID]*origin  // of the foreign among them
 	broods   []*Brood             // running, or with living processes
@@ -200,6 +201,9 @@ func (a *Agent) Turn(turn *belay.Run) *Brood {
 	b := &Brood{a: a, run: turn, session: turn.Info().Parent, calls: map[string]*call{}, begin: proc.Now()}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.first == 0 {
+		a.first = b.begin
+	}
 	a.broods = append(a.broods, b)
 	return b
 }

@@ -18,6 +18,7 @@ type Brood struct {
 
 	// Guarded by a.mu.
 	end   proc.Stamp       // 0: it runs
+	word  proc.Stamp       // the agent has ended it by its word; 0: not yet
 	calls map[string]*call // the last of each name
 	seen  bool             // a process of an open tool call was seen after the Stop
 	also  bool             // or, with all, one of the others
@@ -31,7 +32,7 @@ const maxCalls = 4096
 // Opened says that a tool call has begun. What is born until it is closed, and while
 // no other could own it, hangs below its run. It does not block.
 func (b *Brood) Opened(tool string, run *belay.Run) {
-	c := &call{run: run, opened: proc.Now()}
+	c := &call{turn: b, run: run, opened: proc.Now()}
 	b.a.mu.Lock()
 	if old := b.calls[tool]; b.end == 0 && len(b.calls) < maxCalls && (old == nil || old.closed != 0) {
 		b.calls[tool] = c
@@ -50,6 +51,25 @@ func (b *Brood) Closed(tool string) {
 	b.a.mu.Unlock()
 	b.a.poke()
 }
+
+// Answered says that the agent has ended the turn by its word. What the agent itself
+// starts from now on is of no tool call, and of the turn only as long as no other turn
+// runs; what the turn's processes start, or leave behind, is theirs as before. It does
+// not block.
+func (b *Brood) Answered() {
+	b.a.mu.Lock()
+	defer b.a.mu.Unlock()
+	if b.word != 0 {
+		return
+	}
+	b.word = proc.Now()
+	if stop := b.run.Cancellation(); stop != nil {
+		b.word -= proc.Stamp(min(wordTime, time.Since(stop.At)))
+	}
+}
+
+// wordTime is how long the agent's word that it has stopped may take to be read here.
+const wordTime = 100 * time.Millisecond
 
 func (c *call) close() {
 	if c.closed == 0 {
@@ -229,6 +249,9 @@ func (l *Litter) Opened(string, *belay.Run) {}
 
 // Closed does nothing.
 func (l *Litter) Closed(string) {}
+
+// Answered does nothing.
+func (l *Litter) Answered() {}
 
 // Alone returns nil.
 func (l *Litter) Alone(string) belay.Stopper { return nil }

@@ -293,7 +293,7 @@ func glob(pattern, s string) bool {
 
 // homeLocked finds where the agent is installed. The command line may be that of a
 // launcher (npx, a shell, env), which has the agent as its only child: it is looked
-// for along that way, once, before the first turn.
+// for along that way, among those who lived before the first turn.
 func (a *Agent) homeLocked(s *survey) *home {
 	var at *node
 	children := map[*node][]*node{}
@@ -301,8 +301,8 @@ func (a *Agent) homeLocked(s *survey) *home {
 		if a.leader(n) {
 			at = n
 		}
-		if n.parent != nil {
-			children[n.parent] = append(children[n.parent], n)
+		if n.parent != nil && (a.first == 0 || n.Start+grain <= a.first) {
+			children[n.parent] = append(children[n.parent], n) // what a turn has started is no agent
 		}
 	}
 	if at == nil {

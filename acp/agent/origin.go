@@ -23,6 +23,7 @@ type origin struct {
 
 // call is one tool call of a turn.
 type call struct {
+	turn           *Brood
 	run            *belay.Run
 	opened, closed proc.Stamp // closed is 0 while it is open
 	closedAt       time.Time
@@ -56,6 +57,9 @@ func (a *Agent) originLocked(n *node) *origin {
 		o.born = max(o.born, a.looked) // births are told too early, by up to their grain
 	}
 	o.turns, o.calls = a.bornLocked(o.born)
+	if n.parent != nil && a.helpsLocked(n.parent) {
+		o.afterTheWord()
+	}
 	if n.parent == nil || n.parent.kind != foreign || takesOrders(n.parent) {
 		return o
 	}
@@ -70,6 +74,16 @@ func (a *Agent) originLocked(n *node) *origin {
 		o.calls, o.indirect = nil, true
 	}
 	return o
+}
+
+// afterTheWord takes the tool calls from what the agent itself started after it had
+// ended a turn, and the turn too where another one runs.
+func (o *origin) afterTheWord() {
+	over := func(b *Brood) bool { return b.word != 0 && b.word <= o.born }
+	o.calls = slices.DeleteFunc(o.calls, func(c *call) bool { return over(c.turn) })
+	if running := slices.DeleteFunc(slices.Clone(o.turns), over); len(running) > 0 {
+		o.turns = running
+	}
 }
 
 func shareTurn(x, y []*Brood) bool {

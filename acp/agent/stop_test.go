@@ -602,3 +602,35 @@ func TestACP_B19_SlowToolsCleanUp(t *testing.T) {
 		})
 	}
 }
+
+// What the agent itself starts after its word that the turn is over is no tool's, and
+// a next turn's if there is one; what the tool starts or has lost is its own still.
+func TestACP_B19_AfterTheAgentsWord(t *testing.T) {
+	t.Parallel()
+	r := start(t)
+	session := r.run(belay.KindSession, "session", nil)
+	b, turn, _ := r.turn(session, "one")
+	r.ticks("tool", "respawn")
+	r.stop(turn)
+	b.Answered()
+	time.Sleep(30 * time.Millisecond)
+	own := r.ticks("own", "")
+	if open, others := b.Living(); len(open) < 3 || has(open, own) || !has(others, own) {
+		t.Fatalf("open: %s\nothers: %s", names(open), names(others))
+	}
+	next, turn2, _ := r.turn(session, "two")
+	later := r.ticks("later", "")
+	if open, others := b.Living(); has(open, later) || has(others, later) {
+		t.Fatalf("the next turn's: open: %s\nothers: %s", names(open), names(others))
+	}
+	if e, err := b.Kill(r.within(5*time.Second), false); err != nil || e == nil || e.Kind != belay.SeenProcessGone {
+		t.Fatalf("kill: %+v, %v", e, err)
+	}
+	r.dead("tool")
+	r.alive("own")
+	r.alive("later")
+	r.stop(turn2)
+	if open, _ := next.Living(); len(open) != 1 || !has(open, later) {
+		t.Fatalf("open: %s", names(open))
+	}
+}

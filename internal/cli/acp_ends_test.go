@@ -344,3 +344,44 @@ func TestACP_B7_AgentIsPlacedBelowItsRun(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// wordAgent is an agent in shell: it starts a tool, and says cancelled while that runs
+// on; what it reads with from then on is a process of its own, born after its word.
+const wordAgent = `read l; echo '{"jsonrpc":"2.0","id":"b-1","result":{"protocolVersion":1,"agentCapabilities":{}}}'
+read l; echo '{"jsonrpc":"2.0","id":"b-2","result":{"sessionId":"s1"}}'
+read l; echo '{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s1","update":{"sessionUpdate":"tool_call","toolCallId":"t1","title":"x","kind":"execute","status":"in_progress"}}}'
+"$0" faketool tick -life=60s -witness="$1" -key=tool </dev/null >/dev/null &
+read l; echo '{"jsonrpc":"2.0","id":"b-3","result":{"stopReason":"cancelled"}}'
+sleep 0.03
+"$0" faketool tick -life=60s -witness="$1" -key=after </dev/null >/dev/null
+exit 9
+`
+
+// ACP-B19: what the agent starts by itself after it has ended the turn is not ended
+// with the turn's tools.
+func TestACP_B19_AfterTheAgentsWord(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t)
+	dir := t.TempDir()
+	tool := ownProgram(t, filepath.Join(dir, "bin", "tool"))
+	w := faketool.NewWitness(filepath.Join(dir, "tools"))
+	stderr := &faketool.Text{}
+	argv := append(append([]string{"belay", "acp"}, strings.Fields(acpShort)...), "--", "sh", "-c", wordAgent, tool, w.Path)
+	c, err := faketool.StartClient(argv, faketool.ClientOptions{Env: m.env, Stderr: stderr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &editor{Client: c, m: m, w: w, agent: faketool.NewWitness(filepath.Join(dir, "agent")), stderr: stderr, tool: tool}
+	e.Timeout = 30 * time.Second
+	t.Cleanup(e.end)
+	e.ask("initialize", `{"protocolVersion":1,"clientCapabilities":{}}`)
+	s := e.session()
+	id := e.send("session/prompt", fmt.Sprintf(`{"sessionId":%q,"prompt":[]}`, s))
+	e.alive("tool")
+	e.stop(s)
+	e.cancelled(id)
+	e.dead(3*time.Second, "tool")
+	e.alive("after")
+	time.Sleep(time.Second) // the kill is over
+	e.alive("after")
+}
