@@ -51,8 +51,9 @@ const (
 	maxSites    = 256     // paths of one session
 	maxSessions = 10_000
 
-	endGrace = 2 * time.Second // for the agent to end the servers of a session itself
-	endLimit = 5 * time.Second // for what is told to end
+	endGrace  = 2 * time.Second        // for the agent to end the servers of a session itself
+	lastGrace = 200 * time.Millisecond // the same where the agent is gone
+	endLimit  = 5 * time.Second        // for what is told to end
 )
 
 // errTime is the cause of a wait that was long enough.
@@ -184,7 +185,7 @@ func (f *Front) End(ctx context.Context) error {
 	f.mu.Lock()
 	for id := range f.sessions {
 		if s := f.dropLocked(id); s != nil {
-			f.wg.Go(func() { f.end(ctx, s, 0) })
+			f.wg.Go(func() { f.end(ctx, s, lastGrace) })
 		}
 	}
 	f.closed = true

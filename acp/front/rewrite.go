@@ -45,7 +45,7 @@ func (f *Front) Rewrite(ctx context.Context, run *belay.Run, servers []byte) ([]
 		if len(passed) < 2*maxEntries { // whoever sends more knows what he does
 			passed = append(passed, bridge.Passed{Name: clip(e.name), Why: err.Error()})
 		}
-		f.o.Log.Info("an MCP server of the session is not behind Belay", "server", clip(e.name), "why", err)
+		f.o.Log.Debug("an MCP server of the session is not behind Belay", "server", clip(e.name), "why", err)
 	}
 	return jsonrpc.AppendSplice(nil, servers, edits...), passed, nil
 }
