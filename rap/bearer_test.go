@@ -61,7 +61,7 @@ func TestRAP38_MutualTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, err := rap.NewHandler(rap.HandlerOptions{Toolset: set, Authenticator: rap.Certificates(map[string]string{
+	h, err := rap.NewHandler(rap.HandlerOptions{Toolset: set, PartialWait: 10 * time.Second, Authenticator: rap.Certificates(map[string]string{
 		"uri:spiffe://acme/ann": "ann", "uri:spiffe://acme/bob": "bob",
 	})})
 	if err != nil {
