@@ -34,6 +34,8 @@ type Server struct {
 	// KillProcess lets the Stop of a single call end the process, if being told has
 	// not helped (RAP-95). It never does while other calls are in flight there.
 	KillProcess bool
+	// Grace and KillAfter are the times of that force; see [belay.Ladder].
+	Grace, KillAfter time.Duration
 
 	ConfirmAfter time.Duration // how long a sign of the end is waited for; default 10 s (RAP-94)
 	CallTimeout  time.Duration // each call is stopped then, cause deadline (RAP-71); 0: never
@@ -255,7 +257,7 @@ func (rt *Runtime) SetServers(list []Server) error {
 // same reports whether two servers are reached alike.
 func (s *server) same(o *server) bool {
 	return s.Base == o.Base && s.Process == o.Process && s.Client == o.Client && sameSigner(s.Sign, o.Sign) &&
-		s.KillProcess == o.KillProcess && s.ConfirmAfter == o.ConfirmAfter && s.CallTimeout == o.CallTimeout
+		s.KillProcess == o.KillProcess && s.Grace == o.Grace && s.KillAfter == o.KillAfter && s.ConfirmAfter == o.ConfirmAfter && s.CallTimeout == o.CallTimeout
 }
 
 func sameSigner(a, b Signer) bool {

@@ -135,7 +135,7 @@ func (c *Pending) register(token string) error {
 	spec := belay.Spec{
 		Kind: belay.KindCall, Name: c.tool, Server: c.server.Name, Owner: c.o.Owner, Labels: labelled(c.o.Labels),
 		Address: th.id, Parent: c.o.Parent, Queued: true, OnCancel: c.settle,
-		Ladder: belay.Ladder{ConfirmAfter: c.server.ConfirmAfter},
+		Ladder: belay.Ladder{Grace: c.server.Grace, KillAfter: c.server.KillAfter, ConfirmAfter: c.server.ConfirmAfter},
 	}
 	spec.Stopper = c
 	if c.server.Process != nil && c.server.KillProcess {
@@ -367,6 +367,13 @@ func (c *Pending) maySend(in Instance) bool {
 		c.th.rt.spawn(func() { c.watch(in) })
 	}
 	return true
+}
+
+// wasSent reports whether an attempt to send it was made.
+func (c *Pending) wasSent() bool {
+	c.th.mu.Lock()
+	defer c.th.mu.Unlock()
+	return c.sent
 }
 
 // posted notes that an attempt is over.

@@ -343,3 +343,24 @@ func TestRAP97_Order(t *testing.T) {
 		t.Errorf("%d cancels of %d calls", got, n)
 	}
 }
+
+// TestCloseAfterTree: a runtime ends also when its tree was closed before it, with calls
+// that were never sent and calls that were.
+func TestCloseAfterTree(t *testing.T) {
+	p := peer(t, &rappeer.ToolServer{Tools: map[string]func(*rappeer.Invoked){"work": func(*rappeer.Invoked) {}}})
+	s := newStage(t, func(o *RuntimeOptions) { o.Servers = []Server{{Name: "p", Base: p.Base()}} })
+	th := s.thread(ThreadOptions{})
+	s.invoke(th, "work")
+	p.Await(soon(t), "/run", 1)
+	for range 10 {
+		s.invoke(th, "work")
+	}
+	ctx, end := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer end()
+	_ = s.tree.Close(ctx)
+	began := time.Now()
+	s.shut()
+	if took := time.Since(began); took > 4*time.Second {
+		t.Errorf("took %v", took)
+	}
+}

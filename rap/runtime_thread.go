@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/belayhq/belay"
 )
@@ -252,7 +253,7 @@ func (th *Thread) shut(c belay.Cancellation, ending bool) {
 	var told []<-chan struct{}
 	for _, call := range calls {
 		call.run.Cancel(c)
-		if call.run.Cancellation() != nil {
+		if call.wasSent() && call.run.Cancellation() != nil {
 			told = append(told, call.told)
 		}
 	}
@@ -269,10 +270,13 @@ func (th *Thread) shut(c belay.Cancellation, ending bool) {
 		}
 	}
 	if ending { // who closes the notifier next has to wait until all has been handed over
+		limit := time.NewTimer(handOver)
+		defer limit.Stop()
 		for _, ch := range told {
 			select {
 			case <-ch:
-			case <-rt.life.Done():
+			case <-limit.C: // the tree was closed before, and tells nobody any more
+				limit.Reset(0)
 			}
 		}
 	}
@@ -280,6 +284,10 @@ func (th *Thread) shut(c belay.Cancellation, ending bool) {
 	delete(rt.threads, th.id)
 	rt.mu.Unlock()
 }
+
+// handOver bounds how long the end of the program waits for Stops to be handed to
+// their deliveries, which takes microseconds.
+const handOver = time.Second
 
 // Subscriptions are the thread's live subscriptions, by call id.
 func (th *Thread) Subscriptions() []*Subscription {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/gateway"
 	"github.com/belayhq/belay/internal/config"
 	"github.com/belayhq/belay/internal/egress"
 	"github.com/belayhq/belay/internal/raptools"
@@ -92,7 +93,9 @@ func (r *raps) make(d *Definition) (*toolServer, error) {
 	}
 	t := &toolServer{
 		server: rap.Server{
-			Name: d.Name, Base: c.URL, Client: client, KillProcess: c.KillServer,
+			Name: d.Name, Base: c.URL, Client: client,
+			KillProcess: c.KillServer && !d.Observe.Value && d.Enforce.Value != string(gateway.EnforceNever),
+			Grace:       d.Grace.Value, KillAfter: d.KillAfter.Value,
 			ConfirmAfter: c.ConfirmAfter.Value, CallTimeout: c.CallTimeout.Value,
 		},
 		toolset: &raptools.Toolset{Runtime: r.runtime, Tree: r.o.Tree, Server: d.Name, Log: r.o.Log.With("server", d.Name), Version: r.o.Version},
