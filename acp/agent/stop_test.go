@@ -547,7 +547,7 @@ func TestACP_B19_AgentBehindALauncher(t *testing.T) {
 			r := start(t, func(cfg *Config) { cfg.Command = []string{"sh", "-c", c.line} })
 			lives := []string{"before", "mcp", "shell"}
 			r.ticks("before", "") // the agent is there
-			b, turn, call := r.turn(r.run(belay.KindSession, "session", nil), "one")
+			b, turn, _ := r.turn(r.run(belay.KindSession, "session", nil), "one")
 			key := func(name string) []string {
 				return faketool.Command("tick", "-life=90s", "-witness="+r.w.Path, "-key="+name)
 			}
@@ -561,7 +561,6 @@ func TestACP_B19_AgentBehindALauncher(t *testing.T) {
 			for _, k := range lives {
 				r.alive(k)
 			}
-			r.below(call, 1)
 			r.stop(turn)
 			if open, others := b.Living(); len(open) != 1 || !has(open, tool) || len(others) != 0 {
 				t.Fatalf("open: %s\nothers: %s", names(open), names(others))
