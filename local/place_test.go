@@ -139,7 +139,7 @@ func TestPlaceIsBounded(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	end()
 	f.p.Place(ctx, Asked{})
-	must(t, f.Server.Close())
+	must(t, f.Close())
 	<-f.p.Done()
 	if at := f.p.Place(t.Context(), Asked{}); at != f.session.ID() {
 		t.Errorf("without a parent: %s", at)

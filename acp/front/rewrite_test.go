@@ -47,15 +47,21 @@ func TestACP_B11_Rewrite(t *testing.T) {
 	if list[2].Type != "http" || list[3].Type != "sse" || list[2].URL == list[3].URL || strings.Contains(text, "hush") || strings.Contains(text, "example") {
 		t.Errorf("by HTTP: %s", text)
 	}
-	for _, kept := range []string{` [ {"name":"fi\u006ces","command":`, `"--root","/a b",""`, `"_meta":{"x":[1.50]}},` + "\n\t{", `"type":"stdio","command":`, `"_meta":1e3}`, " ] "} {
-		if !strings.Contains(text, kept) {
-			t.Errorf("%s is not in %s", kept, text)
-		}
-	}
+	keepsBytes(t, text)
 	// The same again, as session/load does with a session that lives.
 	again, _, _ := r.rewrite(session, in)
 	if again[2].URL != list[2].URL || again[3].URL != list[3].URL || again[0].Command != list[0].Command {
 		t.Errorf("again: %+v", again)
+	}
+}
+
+// keepsBytes checks what nobody had to change.
+func keepsBytes(t *testing.T, text string) {
+	t.Helper()
+	for _, kept := range []string{` [ {"name":"fi\u006ces","command":`, `"--root","/a b",""`, `"_meta":{"x":[1.50]}},` + "\n\t{", `"type":"stdio","command":`, `"_meta":1e3}`, " ] "} {
+		if !strings.Contains(text, kept) {
+			t.Errorf("%s is not in %s", kept, text)
+		}
 	}
 }
 
