@@ -47,6 +47,8 @@ type HandlerOptions struct {
 	// result is not delivered; what is over that is answered 503, which runtimes try
 	// again. 0: 1024 and 256.
 	MaxCalls, MaxCallsPerCaller int
+	// MaxHeld bounds the bytes of their arguments together, in the same way; 0: 256 MiB.
+	MaxHeld int
 
 	// PartialWait is how long a stopped call's result waits for the tool to return
 	// with what it has; 0: 200 ms.
@@ -107,6 +109,7 @@ type Handler struct {
 	jobs    map[jobKey]*Job // not yet answered for good
 	threads map[threadKey]map[*Job]struct{}
 	active  map[string]int // goroutines of jobs, by caller: a tool may run on after its answer
+	held    int            // bytes of the arguments of calls
 	total   int            // of active
 	early   *belay.Tombstones[jobKey, belay.Cancellation]
 	ended   *belay.Tombstones[jobKey, struct{}]
@@ -123,6 +126,7 @@ type threadKey struct{ caller, thread string }
 const (
 	defaultMaxCalls     = 1024
 	defaultMaxPerCaller = 256
+	defaultMaxHeld      = 256 << 20
 	defaultPartialWait  = 200 * time.Millisecond
 	defaultAskWait      = 15 * time.Minute
 	noticeRate          = 50 // cancels and closes that stop nothing, per second and caller (RAP-34)
@@ -164,6 +168,7 @@ func NewHandler(o HandlerOptions) (*Handler, error) {
 	}
 	orInt(&o.MaxCalls, defaultMaxCalls)
 	orInt(&o.MaxCallsPerCaller, min(defaultMaxPerCaller, o.MaxCalls))
+	orInt(&o.MaxHeld, defaultMaxHeld)
 	orTime(&o.PartialWait, defaultPartialWait)
 	orTime(&o.OwnWait, o.PartialWait)
 	orTime(&o.AskWait, defaultAskWait)

@@ -54,6 +54,8 @@ func (h *Handler) admit(j *Job) error {
 		return errHandlerClosed
 	case h.total >= h.o.MaxCalls, h.active[j.caller] >= h.o.MaxCallsPerCaller:
 		return fmt.Errorf("%w calls in flight", belay.ErrTooMany)
+	case h.held+len(j.inv.Arguments) > h.o.MaxHeld:
+		return fmt.Errorf("%w bytes of arguments in flight", belay.ErrTooMany)
 	}
 	run, err := h.tree.Register(j.spec())
 	if err != nil {
@@ -69,6 +71,7 @@ func (h *Handler) admit(j *Job) error {
 	h.threads[thread][j] = struct{}{}
 	h.active[j.caller]++
 	h.total++
+	h.held += len(j.inv.Arguments)
 	// Two goroutines at most: what works, and what answers when it is stopped.
 	h.wg.Add(2)
 	j.parts.Store(2)
@@ -127,6 +130,7 @@ func (j *Job) part() {
 	if j.parts.Add(-1) == 0 {
 		h.mu.Lock()
 		h.total--
+		h.held -= len(j.inv.Arguments)
 		if h.active[j.caller]--; h.active[j.caller] == 0 {
 			delete(h.active, j.caller)
 		}

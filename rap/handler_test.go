@@ -685,3 +685,40 @@ func TestRAP42_CallsAreBounded(t *testing.T) {
 	}
 	close(w.end)
 }
+
+// TestRAP42_ArgumentsAreBounded: many large calls are as much too much as many calls
+// are; when they are over there is room again.
+func TestRAP42_ArgumentsAreBounded(t *testing.T) {
+	release := make(chan struct{})
+	g := newRig(t, func(o *rap.HandlerOptions) { o.MaxHeld = 64 << 10 }, rap.Operation{Tool: rap.Tool{Name: "hold"}, Run: func(context.Context, *rap.Job) (rap.Result, error) {
+		<-release
+		return rap.Result{Text: "done"}, nil
+	}})
+	large := map[string]string{"text": strings.Repeat("x", 4000)}
+	refused := -1
+	for i := range 30 {
+		a, err := g.Do("POST", "/invoke", g.Invocation("hold", "t", fmt.Sprint("c", i), large, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Status == http.StatusServiceUnavailable {
+			refused = i
+			break
+		}
+	}
+	if refused != 16 {
+		t.Errorf("the call %d of 4 KB was the first that was refused", refused)
+	}
+	close(release)
+	for i := range refused {
+		g.only("t", fmt.Sprint("c", i))
+	}
+	for g.ctx.Err() == nil { // the last goroutine of a call ends a moment after its answer
+		if a, err := g.Do("POST", "/invoke", g.Invocation("hold", "t", "again", large, nil)); err != nil || a.Status == http.StatusOK {
+			break
+		}
+	}
+	if got := g.only("t", "again"); got != "done" {
+		t.Error(got)
+	}
+}
