@@ -64,7 +64,7 @@ func (h *harness) acpPair(rows *batch, a acpAgent, c acpCell, version int, only 
 		return
 	}
 	bare := &acpRow{agent: a.key, cell: c.name, version: version, end: c.end}
-	if !h.under {
+	if !h.under && !c.under {
 		rows.do(bare, &bare.problem, name+" (bare)", func() error { return h.withAgent(a, c, bare) })
 	}
 	if h.belay == "" {

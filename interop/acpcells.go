@@ -21,6 +21,7 @@ type acpCell struct {
 	v2    bool // also in version 2, with agents that speak it
 	ask   bool // the agent asks before it runs a command
 	end   bool // the session ends: everything has to be gone
+	under bool // only under Belay: bare it would be another cell
 	steps func(s *acpSession) []fakemodel.Step
 	run   func(x *acpRun) error
 }
@@ -108,6 +109,16 @@ var acpCells = []acpCell{
 	{
 		name: "SIGKILL", end: true, steps: working("-fork=daemon"),
 		run: func(x *acpRun) error { return x.endBy(func() error { return x.s.Signal(os.Kill) }, time.Second) },
+	},
+	{
+		name: "agent killed", end: true, under: true, steps: working("-fork=daemon"),
+		run: func(x *acpRun) error {
+			if err := x.endBy(x.crash, 5*time.Second); err != nil {
+				return err
+			}
+			x.r.answered = true
+			return nil
+		},
 	},
 }
 
@@ -454,6 +465,21 @@ func (x *acpRun) stopTwice() error {
 	time.Sleep(acpGone)
 	x.r.late = alive() + len(x.ofWork())
 	return x.next()
+}
+
+// crash kills the agent itself, behind Belay's back: the first of the processes
+// that run its program.
+func (x *acpRun) crash() error {
+	for _, p := range marked(x.s.dir) {
+		if strings.Contains(p.command, x.s.agent.program) && !strings.HasPrefix(p.command, x.h.belay) {
+			q, err := os.FindProcess(p.pid)
+			if err != nil {
+				return err
+			}
+			return q.Kill()
+		}
+	}
+	return errors.New("no process runs the agent's program")
 }
 
 // endBy ends the session in the middle of a turn; everything has to be gone in

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -11,7 +12,7 @@ import (
 // marked lists the processes of this machine in whose command line or
 // environment mark occurs, zombies left out: an agent hands its HOME down to all
 // that it starts, whatever else it takes away. It cannot see what another user
-// owns, or what cleared its environment.
+// owns, or what cleared its environment. They come in the order of their pids.
 func marked(mark string) []acpProcess {
 	var list []acpProcess
 	dirs, _ := filepath.Glob("/proc/[0-9]*") // the pattern is good
@@ -31,6 +32,7 @@ func marked(mark string) []acpProcess {
 		command := strings.TrimSpace(strings.ReplaceAll(string(argv), "\x00", " "))
 		list = append(list, acpProcess{pid, command})
 	}
+	slices.SortFunc(list, func(a, b acpProcess) int { return a.pid - b.pid })
 	return list
 }
 

@@ -19,6 +19,7 @@ type acpRow struct {
 	version     int
 	belay       bool
 	end         bool // the session was ended, not the turn
+	answered    bool // all the same the editor has to get an answer, at once
 
 	told      string // the end of the turn as the editor was told it
 	toldAfter time.Duration
@@ -48,6 +49,10 @@ func (r *acpRow) judge() {
 		return
 	}
 	if r.end {
+		if r.answered && (r.told == errNoEnd.Error() || r.toldAfter > acpExtra) {
+			r.problem = "the editor was told: " + r.told
+			return
+		}
 		for i, n := range r.alive {
 			if acpSample[i] >= r.limit && n > 0 {
 				r.problem = fmt.Sprintf("left alive after %v: %s", acpSample[i], strings.Join(r.left, "; "))
