@@ -259,11 +259,17 @@ func (r *Request) finish(result any, err error) {
 	if cancelled == nil && !r.run.Finish(outcome) {
 		cancelled = r.run.Cancellation()
 	}
+	if cancelled != nil && Dialog(r.method) && err == nil {
+		// A yes that comes after the Stop is none, also where nobody has answered yet: the
+		// ctx ends a moment before onCancel is called (ACP-65, A3).
+		r.conn.counts.lateResults.Add(1)
+		err = cancelled
+	}
 	sent := r.answer(result, err, cancelled)
 	if cancelled != nil && err == nil {
 		r.run.Partial(partial(result))
 	}
-	if !sent && r.isLate(err) {
+	if !sent && r.isLate() {
 		r.conn.counts.lateResults.Add(1)
 		r.run.Finish(outcome) // says so on the receipt
 	}
@@ -274,10 +280,10 @@ func (r *Request) finish(result any, err error) {
 
 // isLate reports whether what a handler returned would have been an answer, had
 // not somebody been quicker.
-func (r *Request) isLate(err error) bool {
+func (r *Request) isLate() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !r.lost && !r.inserted && (err == nil || !Dialog(r.method))
+	return !r.lost && !r.inserted && !Dialog(r.method)
 }
 
 // isAnswer reports whether a handler has made up its own error answer.

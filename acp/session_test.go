@@ -872,3 +872,18 @@ func TestACP_A7_cancel_while_load_runs(t *testing.T) {
 		}
 	})
 }
+
+// A late yes that comes in the very moment in which the dialog is withdrawn: the
+// handler sees its ctx end and answers at once, before anybody has answered for it.
+func TestACP_53_A3_late_allow_at_once(t *testing.T) {
+	c, agent, _ := clientConn(t, acp.Options{Handler: func(ctx context.Context, _ *acp.Request) (any, error) {
+		<-ctx.Done()
+		return acp.PermissionAnswer{Option: "ok"}, nil
+	}})
+	greet(t, c, agent, 1, `{}`)
+	for i := range 2000 {
+		agent.send(`{"jsonrpc":"2.0","id":%d,"method":"session/request_permission","params":{"sessionId":"s","toolCall":{"toolCallId":"x"},"options":[]}}`, i)
+		agent.send(`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":%d}}`, i)
+		agent.want(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"outcome":{"outcome":"cancelled"}}}`, i))
+	}
+}
