@@ -21,6 +21,7 @@ var program string
 
 func TestMain(m *testing.M) {
 	faketool.MaybeRun()                // never returns in a tool
+	rapChild()                         // nor in a tool server
 	_ = flag.Set("test.parallel", "8") // most of the time of a test is somebody's grace period
 	os.Exit(run(m))
 }
