@@ -40,6 +40,8 @@ type Bridge struct {
 	sessions   map[string]*session
 	unnamed    map[*session]struct{} // whose id the agent has not said yet
 	orphans    map[*session]struct{} // that are over, with turns that are not
+	runs       []*belay.Run          // of sessions, also of earlier rounds; those that are over are taken out now and then
+	pruneAt    int                   // the length of runs at which that is done
 	editorStop belay.StopID          // the newest Stop that the editor asked for
 	stopping   map[*turn]struct{}    // whose receipts are not final
 	dying      []*turn               // whose agent is to be killed when nobody else needs it

@@ -262,16 +262,16 @@ func (b *Bridge) conclusion(why Reason, seen *belay.Evidence) (after []func()) {
 			r.run.GiveUp("")
 		}
 	}
-	for _, s := range b.everySession() {
-		if s.run.Cancellation() != nil {
-			s.run.Observe(e)
-			continue
+	o := belay.Completed
+	if why == AgentGone || why == AgentKilled {
+		o = belay.Failed
+	}
+	for _, r := range b.runs {
+		if r.Cancellation() != nil {
+			conclude1(r, e)
+		} else {
+			r.Finish(o)
 		}
-		o := belay.Completed
-		if why == AgentGone || why == AgentKilled {
-			o = belay.Failed
-		}
-		s.run.Finish(o)
 	}
 	return after
 }

@@ -181,6 +181,17 @@ func hostileConnection(t *testing.T, rnd *rand.Rand, version, n int) (turns int)
 		h.mu.Unlock()
 		h.say(`{"jsonrpc":"2.0","id":%s,"method":"session/prompt","params":{"sessionId":%q,"prompt":[{"type":"text","text":%s}]}}`, id, h.session, text)
 		press := func() {
+			if rnd.IntN(5) == 0 { // somebody else, at the turn or at the session
+				kind := []belay.Kind{belay.KindTurn, belay.KindSession}[rnd.IntN(2)]
+				_, err := tree.Cancel(context.Background(), belay.CancelRequest{
+					Filter: belay.Filter{Kinds: []belay.Kind{kind}}, Escalate: rnd.IntN(2) == 0,
+					Cancellation: belay.Cancellation{Cause: belay.CauseOperator},
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
 			if version == 1 && rnd.IntN(4) == 0 { // in version 2 it is ignored once the prompt is taken
 				h.say(`{"jsonrpc":"2.0","method":"$/cancel_request","params":{"requestId":%s}}`, id)
 				return

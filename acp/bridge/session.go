@@ -181,6 +181,11 @@ func (b *Bridge) registerSession(s *session, name string) error {
 		return err
 	}
 	s.run, stopper.run = run, run
+	if len(b.runs) >= max(b.pruneAt, 64) {
+		b.runs = slices.DeleteFunc(b.runs, func(r *belay.Run) bool { i := r.Info(); return i.Over() })
+		b.pruneAt = 2 * len(b.runs)
+	}
+	b.runs = append(b.runs, run)
 	return nil
 }
 
