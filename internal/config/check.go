@@ -244,9 +244,12 @@ func (d *decoder) checkSettings(f *file, root spot, flag string) {
 	if c := f.RAP.SigV4; c != nil {
 		d.rapCallers(c, root.under("rap").under("sigv4"))
 	}
-	if address := f.RAP.BaseURL; address != "" {
-		if bad := badBase(address); bad != "" {
-			d.failf(root.under("rap").under("base_url").atKey(), "rap.base_url %s", bad)
+	for _, at := range []struct{ key, address string }{{"callback_url", f.RAP.Callback}, {"base_url", f.RAP.BaseURL}} {
+		if at.address == "" {
+			continue
+		}
+		if bad := badBase(at.address); bad != "" {
+			d.failf(root.under("rap").under(at.key).atKey(), "rap.%s %s", at.key, bad)
 		}
 	}
 	d.checkDoors(f, root, flag)

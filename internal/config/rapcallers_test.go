@@ -31,6 +31,7 @@ rap:
 		`{sigv4: {region: r, keys: [{name: local, access_key: A, secret_key: 0123456789abcdef}]}}`:                                                     "local",
 		`{sigv4: {region: r, keys: [{name: a, access_key: A, secret_key: 0123456789abcdef}, {name: b, access_key: A, secret_key: 0123456789abcdef}]}}`: "an access_key of its own",
 		`{base_url: "belay.example"}`:     "rap.base_url",
+		`{callback_url: "belay.example"}`: "rap.callback_url",
 		`{base_url: "https://x.test/?a"}`: "rap.base_url",
 	} {
 		_, err := Load(Options{File: write(t, "bad.yaml", "rap: "+text+"\n"), Getenv: env(nil)})
