@@ -76,7 +76,7 @@ func (p *piped) prompt(b testing.TB) {
 	p.pass(b, p.editorIn, p.agentOut, `{"jsonrpc":"2.0","id":9,"method":"session/prompt","params":{"sessionId":"s_7"}}`)
 }
 
-// A message chunk from the agent to the editor; the issue's bar is 100 µs more than
+// A message chunk from the agent to the editor; the bar is 100 µs more than
 // without the bridge, at the median.
 func BenchmarkUpdate(b *testing.B) {
 	update := `{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s_7","update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"` + strings.Repeat("x", 60) + `"}}}}`

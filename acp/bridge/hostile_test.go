@@ -255,7 +255,7 @@ func hostileConnection(t *testing.T, rnd *rand.Rand, version, n int) (turns int)
 	return turns
 }
 
-// Issue acceptance: 1,000 turns with random cancels against an agent with every
+// 1,000 turns with random cancels, in either version, against an agent with every
 // defect; each prompt is settled exactly once, and nothing is left.
 func TestACP_B22_AThousandHostileTurns(t *testing.T) {
 	n := 1000
