@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/belayhq/belay"
@@ -171,15 +170,6 @@ func many(c rapCaller, callers, n int) ([]float64, error) {
 	}
 	wg.Wait()
 	return times, failed
-}
-
-// ownTime is the processor time of this process so far.
-func ownTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // rapScene is a process of tool servers, and the runtimes that call them.
