@@ -70,7 +70,7 @@ func Write(path string, text []byte) error {
 		return err
 	}
 	defer f.Discard()
-	if _, err := f.File.Write(text); err != nil {
+	if _, err := f.Write(text); err != nil {
 		return err
 	}
 	return f.Commit(nil)
