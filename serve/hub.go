@@ -307,14 +307,14 @@ func (h *Hub) Close(ctx context.Context, c belay.Cancellation) error {
 	h.mu.Unlock()
 	all := h.endpoints()
 	h.apply.Unlock()
-	errs := make([]error, len(all)+1)
+	errs := make([]error, len(all)+2)
 	var wg sync.WaitGroup
 	for i, e := range all {
 		wg.Go(func() { errs[i] = e.close(ctx, c) })
 	}
 	wg.Go(func() { errs[len(all)] = h.joined.close(ctx, c) })
 	wg.Wait()
-	errs = append(errs, h.raps.close(ctx, c)) // when the sessions have closed their threads
+	errs[len(all)+1] = h.raps.close(ctx, c) // when the sessions have closed their threads
 	for _, err := range errs {
 		if err != nil {
 			return err

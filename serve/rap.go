@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"sync"
@@ -147,9 +148,7 @@ type headed struct {
 // RoundTrip implements [http.RoundTripper].
 func (h headed) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
-	for name, values := range h.header {
-		r.Header[name] = values
-	}
+	maps.Copy(r.Header, h.header)
 	return h.next.RoundTrip(r)
 }
 
