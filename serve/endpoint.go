@@ -327,6 +327,7 @@ func (e *endpoint) close(ctx context.Context, c belay.Cancellation) error {
 	}
 	wg.Wait()
 	if err := e.handler.Close(ctx, c); err != nil {
+		_ = e.rap.close(ctx) // its processes end all the same
 		return err
 	}
 	done := make(chan struct{})
@@ -335,6 +336,7 @@ func (e *endpoint) close(ctx context.Context, c belay.Cancellation) error {
 	case <-done:
 		return e.rap.close(ctx)
 	case <-ctx.Done():
+		_ = e.rap.close(ctx)
 		return context.Cause(ctx)
 	}
 }
