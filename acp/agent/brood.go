@@ -178,7 +178,7 @@ func (b *Brood) Kill(ctx context.Context, all bool) (*belay.Evidence, error) {
 // target is whom a Stop of the turn means.
 func (b *Brood) target(all bool) target {
 	return target{
-		means: func(_ *survey, n *node, o *origin) bool {
+		means: func(_ *node, o *origin) bool {
 			c := b.claimLocked(o)
 			return c == mine || all && c == other
 		},
@@ -212,7 +212,7 @@ func (b *Brood) Alone(tool string) belay.Stopper {
 	}
 	seen := true
 	t = target{
-		means: func(_ *survey, _ *node, o *origin) bool { return o != nil && len(o.calls) == 1 && o.calls[0] == c },
+		means: func(_ *node, o *origin) bool { return o != nil && len(o.calls) == 1 && o.calls[0] == c },
 		seen:  func() bool { return seen },
 		saw:   func() {},
 	}
@@ -270,7 +270,7 @@ func (l *Litter) Living() (open, others []belay.Process) {
 				continue
 			}
 			o := l.a.origins[n.ID()]
-			switch l.claimLocked(s, n, o) {
+			switch l.claimLocked(n, o) {
 			case mine:
 				l.seen = true
 				open = append(open, show(n, ""))
@@ -284,7 +284,7 @@ func (l *Litter) Living() (open, others []belay.Process) {
 
 // claimLocked says what a foreign process is to the session: its own, with all that
 // comes from such.
-func (l *Litter) claimLocked(s *survey, n *node, o *origin) claim {
+func (l *Litter) claimLocked(n *node, o *origin) claim {
 	if o == nil {
 		return none
 	}
@@ -303,7 +303,7 @@ func (l *Litter) claimLocked(s *survey, n *node, o *origin) claim {
 	case here:
 		return mine
 	case n.parent != nil && n.parent.kind == foreign && o.indirect:
-		return l.claimLocked(s, n.parent, l.a.origins[n.parent.ID()])
+		return l.claimLocked(n.parent, l.a.origins[n.parent.ID()])
 	}
 	return none
 }
@@ -346,7 +346,7 @@ func (l *Litter) shut() {
 
 func (l *Litter) target() target {
 	return target{
-		means: func(s *survey, n *node, o *origin) bool { return l.claimLocked(s, n, o) == mine },
+		means: func(n *node, o *origin) bool { return l.claimLocked(n, o) == mine },
 		seen:  func() bool { return l.seen },
 		saw:   func() { l.seen = true },
 	}

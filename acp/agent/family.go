@@ -350,7 +350,7 @@ func (f *family) mineLocked() bool {
 // target is the family alone.
 func (f *family) target() target {
 	return target{
-		means: func(_ *survey, _ *node, o *origin) bool { return o != nil && o.fam == f },
+		means: func(_ *node, o *origin) bool { return o != nil && o.fam == f },
 		seen:  func() bool { return true },
 		saw:   func() {},
 	}

@@ -30,8 +30,8 @@ func findHome(exe string, argv []string, dir string) *home {
 	if file == "" {
 		return &home{}
 	}
-	h := &home{file: real(file)}
-	h.dir = installDir(h.file, real(dir))
+	h := &home{file: resolved(file)}
+	h.dir = installDir(h.file, resolved(dir))
 	return h
 }
 
@@ -52,7 +52,7 @@ func (h *home) owns(exe string, argv []string) bool {
 		if isText(arg) {
 			return false
 		}
-		if filepath.IsAbs(arg) && h.has(real(arg)) {
+		if filepath.IsAbs(arg) && h.has(resolved(arg)) {
 			return true
 		}
 	}
@@ -157,7 +157,7 @@ func shared(dir, work string) bool {
 		return true
 	}
 	homeDir, _ := os.UserHomeDir()
-	return dir == real(homeDir) || dir == real(os.TempDir()) || dir == filepath.Dir(dir) || holds(dir, work)
+	return dir == resolved(homeDir) || dir == resolved(os.TempDir()) || dir == filepath.Dir(dir) || holds(dir, work)
 }
 
 // holds reports whether a folder is, or lies above, another.
@@ -165,8 +165,8 @@ func holds(dir, other string) bool {
 	return dir == other || strings.HasPrefix(other, strings.TrimSuffix(dir, string(filepath.Separator))+string(filepath.Separator))
 }
 
-// real is a path without symbolic links, as the kernel names programs.
-func real(path string) string {
+// resolved is a path without symbolic links, as the kernel names programs.
+func resolved(path string) string {
 	if path == "" {
 		return ""
 	}

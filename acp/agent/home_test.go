@@ -10,7 +10,7 @@ import (
 // lay makes files, each with its folders, below a new folder.
 func lay(t *testing.T, files ...string) string {
 	t.Helper()
-	dir := real(t.TempDir())
+	dir := resolved(t.TempDir())
 	for _, f := range files {
 		path := filepath.Join(dir, filepath.FromSlash(f))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

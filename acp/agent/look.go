@@ -68,8 +68,8 @@ func (a *Agent) surveyLocked(live []proc.Process) *survey {
 	byPID := make(map[int]*node, len(live))
 	for _, p := range live {
 		n := &node{Process: p, program: a.programs[p.ID()]}
-		n.known, n.program.seen = n.program.seen, true
-		n.program.gone = 0
+		n.known, n.seen = n.seen, true
+		n.gone = 0
 		a.programs[p.ID()] = n.program
 		n.Command = strings.Join(n.argv, " ")
 		if n.Command == "" {
@@ -332,7 +332,7 @@ func launcher(exe string, argv []string, dir string) bool {
 	if script == "" {
 		return true
 	}
-	switch filepath.Base(real(script)) {
+	switch filepath.Base(resolved(script)) {
 	case "npx-cli.js", "npm-cli.js", "npx", "npm", "yarn.js", "pnpm.cjs", "pnpx", "corepack.js", "uvx":
 		return true
 	}

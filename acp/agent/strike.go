@@ -16,9 +16,9 @@ import (
 // target says whom a Stop means. Its functions are called with the agent's lock
 // held.
 type target struct {
-	means func(s *survey, n *node, o *origin) bool // of a foreign process
-	seen  func() bool                              // whether anybody was ever seen whom it means
-	saw   func()                                   // somebody is
+	means func(n *node, o *origin) bool // of a foreign process
+	seen  func() bool                   // whether anybody was ever seen whom it means
+	saw   func()                        // somebody is
 }
 
 // selection is the target for package proc. It is asked at every look, so that it
@@ -38,7 +38,7 @@ func (a *Agent) selection(t target, force bool) proc.Selection {
 				continue
 			}
 			o := a.origins[n.ID()]
-			if !t.means(s, n, o) {
+			if !t.means(n, o) {
 				continue
 			}
 			picked[n.ID()] = true
@@ -143,7 +143,7 @@ func (a *Agent) meant(t target, do func(*node, *origin)) bool {
 			if n.kind != foreign || n.Spare != "" {
 				continue
 			}
-			if o := a.origins[n.ID()]; t.means(s, n, o) {
+			if o := a.origins[n.ID()]; t.means(n, o) {
 				t.saw()
 				do(n, o)
 			}

@@ -52,7 +52,7 @@ turn has started are named, and a second Stop ends them. belay ps --tree shows s
 agent's standard error passes through; Belay's own words go there too (BELAY_LOG=debug|info|warn|error|off).
 
   strict   end what runs on, and after --agent-deadline the agent itself
-  lenient  end what runs on, the agent itself never
+  lenient  end what runs on, but not the agent itself
   never    tell, and report
 
 Exit codes: 0 the editor has gone and nothing is left, 2 the agent could not be started, 5 the agent had to be killed,
@@ -135,8 +135,12 @@ func (c *acpCmd) check(command []string) error {
 		flag string
 		at   time.Duration
 	}{
-		{"linger", c.Linger}, {"grace", c.Grace}, {"kill-after", c.KillAfter}, {"settle", c.Settle},
-		{"agent-deadline", c.AgentDeadline}, {"exit-grace", c.ExitGrace},
+		{"linger", c.Linger},
+		{"grace", c.Grace},
+		{"kill-after", c.KillAfter},
+		{"settle", c.Settle},
+		{"agent-deadline", c.AgentDeadline},
+		{"exit-grace", c.ExitGrace},
 	} {
 		if d.at <= 0 {
 			return usagef("acp: --%s must be above 0 (got %v)", d.flag, d.at)

@@ -1,6 +1,9 @@
+//go:build unix
+
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -330,7 +333,7 @@ func TestACP_B7_AgentIsPlacedBelowItsRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	var parent int
-	rest := string(stat[strings.LastIndexByte(string(stat), ')')+2:])
+	rest := string(stat[bytes.LastIndexByte(stat, ')')+2:])
 	var state string
 	if _, err := fmt.Sscan(rest, &state, &parent); err != nil {
 		t.Fatal(err)
