@@ -3,7 +3,7 @@
 // servers, the reference server, whose long-running tool never stops by itself,
 // and four coding agents.
 //
-//	go run ./interop [-part stdio|http|acp] [-agents NAMES] [-only WORDS] [-jobs N] [-bare] [-md FILE] [-record DIR] [-v]
+//	go run ./interop [-part stdio|http|acp|acpsdk] [-agents NAMES] [-only WORDS] [-jobs N] [-bare] [-under] [-md FILE] [-record DIR] [-v]
 //
 // # Method
 //
@@ -31,9 +31,10 @@
 // environment names. Each row is a session in a home of its own: a tool of the
 // agent works (a shell command, a call of the session's MCP server), something
 // stops it (the editor's Stop, in both forms, once or twice; the editor's end;
-// signals to Belay, or to the bare agent), and /proc is asked for the processes
+// signals to Belay, or to the bare agent; the agent's death), and /proc is asked for the processes
 // that carry the session's mark. Beside the work live processes that no Stop may
-// touch. The rows with -record are transcripts for the tests of acp/bridge. With
+// touch. With -record the sessions are kept as
+// transcripts; the tests of acp/bridge replay some. With
 // CI set, two agents are run: those that between them show most defects and are
 // the quickest to install; -agents names others.
 //
@@ -49,7 +50,10 @@
 // editor was not told `cancelled` in time, exactly once; when a process of the
 // stopped tool call lives after 3 s, one of the turn after a second Stop, one of
 // the whole tree after the session's end; when the MCP server was not told, an
-// innocent process died, or the next prompt does not end well. The peers are installed into .cache/interop from package
-// registries; when one cannot be reached, this is said loudly, its rows are
-// named as not run, and nothing fails for it.
+// innocent process died, the turn has no receipt or a wrong one, or the next
+// prompt does not end well.
+//
+// The peers are installed into .cache/interop from package registries; when one
+// cannot be reached, this is said loudly, its rows are named as not run, and
+// nothing fails for it.
 package main

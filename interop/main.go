@@ -54,7 +54,7 @@ type harness struct {
 	acp     table
 	sdks    table
 	agents  []acpAgent // that are installed
-	under   bool
+	under   bool       // run no bare rows of agents
 	record  string // folder for what went over the wire; "" = nothing is kept
 }
 
@@ -67,7 +67,7 @@ func run() int {
 	flag.StringVar(&belayPath, "belay", "", "binary to test (default: built from this checkout)")
 	flag.StringVar(&part, "part", "", "run only this part: stdio, http, acp or acpsdk")
 	flag.StringVar(&agents, "agents", "", "the agents of the part acp, separated by commas: "+strings.Join(acpNames(), ", ")+" (default: all; with $CI set two of them)")
-	flag.StringVar(&h.record, "record", "", "write what went over the wire in the bare sessions of agents into this folder")
+	flag.StringVar(&h.record, "record", "", "write what went over the wire in the sessions of agents into this folder")
 	flag.IntVar(&h.jobs, "jobs", 4, "how many rows are run at once over HTTP; otherwise it is half of that")
 	flag.BoolVar(&bare, "bare", false, "run the bare rows only, without Belay")
 	flag.BoolVar(&h.under, "under", false, "of the agents run only the rows under Belay")
