@@ -217,6 +217,14 @@ func (j *Job) stopped() {
 	if j.run.Info().Outcome != belay.Cancelled {
 		return // it had ended; this Stop was about what is left below it
 	}
+	if j.goesOn() {
+		j.mu.Lock()
+		j.final = true
+		j.mu.Unlock()
+		j.endLive(errFinal)
+		j.h.answered(j)
+		return
+	}
 	cause, wait := j.run.Cancellation(), j.h.o.PartialWait
 	if cause.Via == viaRAP && cause.Cause == belay.CauseUser {
 		wait = j.h.o.OwnWait
