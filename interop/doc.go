@@ -31,12 +31,12 @@
 // environment names. Each row is a session in a home of its own: a tool of the
 // agent works (a shell command, a call of the session's MCP server), something
 // stops it (the editor's Stop, in both forms, once or twice; the editor's end;
-// signals to Belay, or to the bare agent; the agent's death), and /proc is asked for the processes
-// that carry the session's mark. Beside the work live processes that no Stop may
-// touch. With -record the sessions are kept as
-// transcripts; the tests of acp/bridge replay some. With
-// CI set, two agents are run: those that between them show most defects and are
-// the quickest to install; -agents names others.
+// signals to Belay, or to the bare agent; the agent's death), and /proc is asked
+// for the processes that carry the session's mark. Beside the work live
+// processes that no Stop may touch. With CI set, two agents are run: those that
+// between them show most defects and are the quickest to install; -agents names
+// others. With -record the sessions are kept as transcripts; the tests of
+// acp/bridge replay some.
 //
 // # What fails, and what does not
 //

@@ -55,7 +55,7 @@ type harness struct {
 	sdks    table
 	agents  []acpAgent // that are installed
 	under   bool       // run no bare rows of agents
-	record  string // folder for what went over the wire; "" = nothing is kept
+	record  string     // folder for what went over the wire; "" = nothing is kept
 }
 
 func run() int {
