@@ -197,6 +197,13 @@ var Table = []Row{
 	{"examples/acp/client", 2, []string{"acp"}, nil, "what an author of an editor writes"},
 	{"examples/acp/proxy", 2, []string{"acp"}, nil, "both ends at once"},
 	{
+		"script", 1,
+		[]string{"."},
+		[]string{"github.com/dop251/goja", "github.com/evanw/esbuild/pkg/api"},
+		"the AssistantTool host: the only package that imports the JavaScript engine and the compiler",
+	},
+
+	{
 		"lease", 2,
 		[]string{".", "internal/egress"},
 		nil,

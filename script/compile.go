@@ -1,0 +1,132 @@
+package script
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/dop251/goja"
+	"github.com/evanw/esbuild/pkg/api"
+)
+
+// MaxBundle bounds the compiled program of a tool (AT-88).
+const MaxBundle = 4 << 20
+
+// ErrSource is wrapped by what keeps a script from being compiled; the message has
+// the file, the line and the column of each mistake.
+var ErrSource = errors.New("the script cannot be compiled")
+
+// sources are the names that a script may have, in this order.
+var sources = []string{"assistant_tool.tsx", "assistant_tool.ts", "assistant_tool.jsx", "assistant_tool.js"}
+
+// sourceOf finds the script in a project's folder.
+func sourceOf(dir string) (string, error) {
+	for _, name := range sources {
+		if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.Mode().IsRegular() {
+			return name, nil
+		}
+	}
+	return "", fmt.Errorf("%w: %s has none of %s", ErrSource, dir, strings.Join(sources, ", "))
+}
+
+// bundle compiles a project's script, with what it imports from its own folder,
+// into one piece of ES2017 (AT-82 to AT-84).
+func bundle(dir, source string) (string, error) {
+	result := api.Build(api.BuildOptions{
+		EntryPoints:   []string{filepath.Join(dir, source)},
+		AbsWorkingDir: dir,
+		Bundle:        true,
+		Write:         false,
+		Outdir:        dir, // nothing is written; a bundle wants a place for its name
+		Format:        api.FormatIIFE,
+		Target:        api.ES2017, // newer output has async generators, which the interpreter cannot parse
+		Platform:      api.PlatformNeutral,
+		JSX:           api.JSXTransform,
+		JSXFactory:    "__scripting.h",
+		JSXFragment:   "__scripting.Fragment",
+		TsconfigRaw:   "{}", // of the project alone, never what lies above it
+		Charset:       api.CharsetUTF8,
+		Sourcemap:     api.SourceMapInline, // so that a stack names the author's lines
+		LogLevel:      api.LogLevelSilent,
+		LogLimit:      10,
+		Plugins:       []api.Plugin{inside(dir)},
+	})
+	if len(result.Errors) > 0 {
+		return "", fmt.Errorf("%w: %s", ErrSource, mistakes(result.Errors))
+	}
+	if len(result.OutputFiles) != 1 {
+		return "", fmt.Errorf("%w: it compiled to %d files, not to one", ErrSource, len(result.OutputFiles))
+	}
+	text := string(result.OutputFiles[0].Contents)
+	if len(text) > MaxBundle {
+		return "", fmt.Errorf("%w: it is %d bytes long when compiled, at most %d", ErrSource, len(text), MaxBundle)
+	}
+	return text, nil
+}
+
+// inside resolves imports: "scripting" is the host, everything else must lie in the
+// project's folder, links followed (AT-83, AT-84).
+func inside(dir string) api.Plugin {
+	const host = "belay-host"
+	return api.Plugin{Name: "belay", Setup: func(b api.PluginBuild) {
+		b.OnResolve(api.OnResolveOptions{Filter: `.*`}, func(a api.OnResolveArgs) (api.OnResolveResult, error) {
+			switch {
+			case a.Path == "scripting":
+				return api.OnResolveResult{Path: a.Path, Namespace: host}, nil
+			case a.Kind == api.ResolveEntryPoint, a.PluginData == host:
+				return api.OnResolveResult{}, nil
+			case !strings.HasPrefix(a.Path, "./") && !strings.HasPrefix(a.Path, "../"):
+				return api.OnResolveResult{}, fmt.Errorf("%q is not a file of this project: only \"scripting\" and relative paths can be imported", a.Path)
+			}
+			found := b.Resolve(a.Path, api.ResolveOptions{ResolveDir: a.ResolveDir, Importer: a.Importer, Kind: a.Kind, PluginData: host})
+			if len(found.Errors) > 0 {
+				return api.OnResolveResult{Errors: found.Errors}, nil
+			}
+			if !within(dir, found.Path) {
+				return api.OnResolveResult{}, fmt.Errorf("%q lies outside of the project", a.Path)
+			}
+			return api.OnResolveResult{Path: found.Path, Namespace: found.Namespace}, nil
+		})
+		b.OnLoad(api.OnLoadOptions{Filter: `.*`, Namespace: host}, func(api.OnLoadArgs) (api.OnLoadResult, error) {
+			text := "module.exports = globalThis.__scripting" // CommonJS: a name that it lacks is undefined, and no error
+			return api.OnLoadResult{Contents: &text, Loader: api.LoaderJS}, nil
+		})
+	}}
+}
+
+// within reports whether a file lies below a folder when all links are followed.
+func within(dir, path string) bool {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return false
+	}
+	if path, err = filepath.EvalSymlinks(path); err != nil {
+		return false
+	}
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
+}
+
+// mistakes are the compiler's messages, each with its place.
+func mistakes(list []api.Message) string {
+	lines := make([]string, 0, len(list))
+	for _, m := range list {
+		text := m.Text
+		if l := m.Location; l != nil {
+			text = fmt.Sprintf("%s:%d:%d: %s", l.File, l.Line, l.Column+1, m.Text)
+		}
+		lines = append(lines, text)
+	}
+	return strings.Join(lines, "; ")
+}
+
+// program turns a bundle into what the interpreter runs.
+func program(name, text string) (*goja.Program, error) {
+	p, err := goja.Compile(name, text, false)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSource, err)
+	}
+	return p, nil
+}

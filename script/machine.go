@@ -1,0 +1,131 @@
+package script
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/dop251/goja"
+)
+
+// machine makes the call's virtual machine, with everything that a script finds in
+// it and nothing of the script itself.
+func (c *Call) machine() error {
+	code, err := prelude()
+	if err != nil {
+		return fmt.Errorf("prepare the script's world: %w", err)
+	}
+	c.vm = goja.New()
+	c.vm.SetMaxCallStackSize(maxStack)
+	return c.do(func() error {
+		made, err := c.vm.RunProgram(code)
+		if err != nil {
+			return err
+		}
+		setUp, _ := goja.AssertFunction(made)
+		world, err := setUp(goja.Undefined(), c.host())
+		if err != nil {
+			return err
+		}
+		o := world.ToObject(c.vm)
+		for name, to := range map[string]*goja.Callable{
+			"kinds": &c.script.kinds, "request": &c.script.request, "execute": &c.script.execute,
+			"cancel": &c.script.cancel, "end": &c.script.end,
+		} {
+			fn, ok := goja.AssertFunction(o.Get(name))
+			if !ok {
+				return fmt.Errorf("the prelude has no %s", name)
+			}
+			*to = fn
+		}
+		return nil
+	})
+}
+
+// host is what the prelude may ask of this side. No script reaches it: every value
+// that passes is a string, a number, a boolean or a function of the prelude's.
+func (c *Call) host() *goja.Object {
+	h := c.vm.NewObject()
+	set := func(name string, v any) {
+		if err := h.Set(name, v); err != nil {
+			panic(c.vm.NewGoError(err))
+		}
+	}
+	set("name", c.tool.Manifest.DisplayName)
+	set("metadata", c.tool.metadata())
+	set("missing", missing)
+	set("cancelled", c.isCancelled)
+	set("log", c.log)
+	set("report", c.report)
+	set("test", func(kind, params string) {})
+	set("exit", func(f goja.FunctionCall) goja.Value {
+		if c.phase != finished && !c.exited {
+			c.exited, c.exit = true, []byte(jsonOf(f.Argument(0)))
+			c.vm.Interrupt(errExit)
+		}
+		return nil
+	})
+	set("timer", func(fn goja.Callable, ms float64, every bool) int64 {
+		wait := time.Duration(min(ms, math.MaxInt32)) * time.Millisecond
+		repeat := time.Duration(0)
+		if every {
+			repeat = max(wait, time.Millisecond)
+		}
+		return c.loop.after(wait, repeat, func() error { return c.invoke(fn) })
+	})
+	set("clear", func(id float64) { c.loop.stop(int64(id)) })
+	set("getState", func(key string) any {
+		if v, ok := c.state.get(key); ok {
+			return v
+		}
+		return goja.Undefined()
+	})
+	set("setState", c.state.set)
+	set("removeState", c.state.remove)
+	set("clearState", c.state.clear)
+	return h
+}
+
+// report passes progress on while the call runs (AT-54); of more different reports
+// than a call may have, the later ones replace the last.
+func (c *Call) report(message, id string) {
+	if c.options.Report == nil || c.phase == finished || c.isCancelled() {
+		return
+	}
+	key := id
+	if id == "" {
+		key = fmt.Sprintf("#%d", len(c.reports))
+	}
+	switch {
+	case c.reports[key]:
+	case len(c.reports) < MaxReports:
+		c.reports[key] = true
+		c.lastID = key
+	default:
+		key = c.lastID
+	}
+	c.options.Report(cut(message), key)
+}
+
+// invoke runs a function that nobody waits for. What it throws is logged; an
+// interrupt is returned.
+func (c *Call) invoke(fn goja.Callable) error {
+	_, err := fn(goja.Undefined())
+	if interrupted := (*goja.InterruptedError)(nil); err == nil || errors.As(err, &interrupted) {
+		return err
+	}
+	if !c.isCancelled() {
+		c.log("error", "uncaught: "+thrown(err))
+	}
+	return nil
+}
+
+// missing are the namespaces of the device that do not exist here, and say so when
+// they are touched (AT-79).
+var missing = []string{
+	"Location", "Health", "Photos", "FileManager", "Calendar", "CalendarEvent", "Reminder", "Contact", "Notification",
+	"Device", "Clipboard", "Pasteboard", "Dialog", "Navigation", "Keychain", "Storage", "Speech", "Assistant",
+	"WebViewController", "DocumentPicker", "QuickLook", "ShareSheet", "Safari", "BLE", "AVPlayer", "AudioRecorder",
+	"MediaPlayer", "Motion", "Widget", "LiveActivity", "Vision", "QRCode", "Mail", "MessageUI", "LocalAuth", "SQLite",
+}

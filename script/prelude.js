@@ -1,0 +1,185 @@
+// What every virtual machine gets before the script: the AssistantTool global, the
+// host module behind `import … from "scripting"`, console and timers. It is one
+// function of the native host, which no script can reach, and returns what the
+// host calls. It keeps its own references to what scripts may replace later.
+(function (host) {
+  "use strict";
+  const { stringify, parse } = JSON;
+  const { apply, ownKeys } = Reflect;
+  const { create, defineProperty, freeze } = Object;
+  const NativePromise = Promise, then = Promise.prototype.then;
+  const NativeTypeError = TypeError, NativeRangeError = RangeError, NativeError = Error;
+  const text = String, isArray = Array.isArray;
+
+  const hidden = (target, name, value) =>
+    defineProperty(target, name, { value, writable: true, configurable: true, enumerable: false });
+  const fixed = (target, name, value) =>
+    defineProperty(target, name, { value, writable: false, configurable: false, enumerable: true });
+
+  // What an error says, and never its stack. Everything about it may be a trap.
+  const describe = (e) => {
+    try {
+      if (e !== null && typeof e === "object") {
+        const m = e.message;
+        if (typeof m === "string" && m !== "") return m;
+      }
+      return text(e);
+    } catch (_) {
+      return "the tool threw something that cannot be shown";
+    }
+  };
+  // A value as JSON, or undefined when it has none.
+  const json = (v) => {
+    try { return stringify(v); } catch (_) { return undefined; }
+  };
+
+  // Calls fn and tells the host once how that ended. A promise is waited for by
+  // the then of before the script, whatever the script has made of it since.
+  const settle = (fn, args, done, failed) => {
+    const bad = (e) => { failed(describe(e)); };
+    let v;
+    try { v = apply(fn, undefined, args); } catch (e) { bad(e); return; }
+    try { apply(then, v, [done, bad]); return; } catch (_) { /* no promise of this machine */ }
+    apply(then, new NativePromise((resolve) => { resolve(v); }), [done, bad]);
+  };
+
+  // --- AssistantTool -------------------------------------------------------------
+  let executing = false, onCancel = null;
+  const registered = create(null);
+  const register = (kind) => (fn) => {
+    if (typeof fn !== "function") throw new NativeTypeError("AssistantTool." + kind + " takes a function");
+    if (registered[kind]) host.log("warn", "AssistantTool." + kind + " was called again: the last one counts");
+    registered[kind] = fn;
+    return (...args) => { host.test(kind, json(args) || "[]"); };
+  };
+  const state = (name) => {
+    if (typeof name !== "string") throw new NativeTypeError("a key of the state is a string");
+    return name;
+  };
+  const AssistantTool = create(null);
+  for (const kind of ["registerExecuteTool", "registerApprovalRequest", "registerExecuteToolWithApproval", "registerUIView"])
+    fixed(AssistantTool, kind, register(kind));
+  defineProperty(AssistantTool, "isCancelled", { enumerable: true, configurable: false, get: () => host.cancelled() });
+  defineProperty(AssistantTool, "onCancel", {
+    enumerable: true, configurable: false,
+    get: () => onCancel,
+    set: (fn) => {
+      if (fn !== null && fn !== undefined && typeof fn !== "function")
+        throw new NativeTypeError("AssistantTool.onCancel takes a function, null or undefined");
+      if (executing && (!fn || !host.cancelled())) onCancel = fn || null;
+    },
+  });
+  fixed(AssistantTool, "report", (message, id) => { host.report(text(message), id === undefined || id === null ? "" : text(id)); });
+  fixed(AssistantTool, "getState", (key) => {
+    const v = host.getState(state(key));
+    return v === undefined ? null : parse(v);
+  });
+  fixed(AssistantTool, "setState", (key, value) => {
+    let v;
+    try { v = stringify(value); } catch (_) { v = undefined; }
+    if (v === undefined) throw new NativeTypeError("the state takes JSON values only");
+    if (!host.setState(state(key), v)) throw new NativeRangeError("the state is full: 64 keys and 256 KiB");
+  });
+  fixed(AssistantTool, "removeState", (key) => { host.removeState(state(key)); });
+  fixed(AssistantTool, "clearState", () => { host.clearState(); });
+  Object.preventExtensions(AssistantTool);
+  defineProperty(globalThis, "AssistantTool", { value: AssistantTool, writable: false, configurable: false, enumerable: false });
+
+  // --- console and timers ----------------------------------------------------------
+  const show = (v) => {
+    if (typeof v === "string") return v;
+    if (v instanceof NativeError) return describe(v);
+    const j = typeof v === "object" && v !== null ? json(v) : undefined;
+    try { return j === undefined ? text(v) : j; } catch (_) { return "[unprintable]"; }
+  };
+  const line = (level) => (...args) => {
+    let out = "";
+    for (let i = 0; i < args.length; i++) out += (i ? " " : "") + show(args[i]);
+    host.log(level, out);
+  };
+  hidden(globalThis, "console", freeze({
+    log: line("info"), info: line("info"), debug: line("debug"), warn: line("warn"), error: line("error"),
+    clear: () => {}, present: () => NativePromise.resolve(),
+  }));
+  const timer = (every) => (fn, ms, ...args) => {
+    if (typeof fn !== "function") throw new NativeTypeError("a timer takes a function");
+    ms = +ms;
+    return host.timer(() => { apply(fn, undefined, args); }, ms >= 1 ? ms : 0, every);
+  };
+  hidden(globalThis, "setTimeout", timer(false));
+  hidden(globalThis, "setInterval", timer(true));
+  hidden(globalThis, "clearTimeout", (id) => { host.clear(+id || 0); });
+  hidden(globalThis, "clearInterval", (id) => { host.clear(+id || 0); });
+  hidden(globalThis, "queueMicrotask", (fn) => {
+    if (typeof fn !== "function") throw new NativeTypeError("queueMicrotask takes a function");
+    apply(then, NativePromise.resolve(), [() => { fn(); }]);
+  });
+
+  // --- the host module -----------------------------------------------------------
+  const Script = create(null);
+  fixed(Script, "env", "assistant_tool");
+  fixed(Script, "name", host.name);
+  fixed(Script, "metadata", freeze(parse(host.metadata)));
+  fixed(Script, "queryParameters", freeze({}));
+  fixed(Script, "onResume", () => () => {});
+  fixed(Script, "exit", (result) => { host.exit(json(result)); });
+  freeze(Script);
+  hidden(globalThis, "Script", Script);
+
+  // Elements are kept and never rendered.
+  const Fragment = freeze({ fragment: true });
+  const h = (type, props, ...children) => ({ type, props: props || {}, children });
+  const __scripting = create(null);
+  Object.assign(__scripting, { Script, AssistantTool, h, Fragment, createElement: h });
+
+  class NotAvailableError extends NativeError {}
+  hidden(NotAvailableError.prototype, "name", "NotAvailableError");
+  for (const name of host.missing) {
+    const refuse = (what) => { throw new NotAvailableError(name + (what ? "." + what : "") + " is not available in Belay"); };
+    const gone = new Proxy(function () {}, {
+      get: (_, key) => key === "isAvailable" ? false : typeof key === "symbol" ? undefined : refuse(key),
+      set: (_, key) => refuse(text(key)), apply: () => refuse(""), construct: () => refuse(""),
+      deleteProperty: (_, key) => refuse(text(key)), defineProperty: (_, key) => refuse(text(key)),
+    });
+    hidden(globalThis, name, gone);
+    __scripting[name] = gone;
+  }
+  defineProperty(globalThis, "__scripting", { value: __scripting, writable: false, configurable: false, enumerable: false });
+
+  // --- what the host calls ---------------------------------------------------------
+  return {
+    __proto__: null,
+    globals: __scripting,
+    kinds: () => ownKeys(registered),
+    request: (params, done, failed) => {
+      settle(registered.registerApprovalRequest, [parse(params)], (v) => {
+        let preview = null, dialog;
+        try {
+          const b = v.previewButton;
+          const label = b && b.label;
+          if (b && typeof b.action === "function") { const { action } = b; preview = () => { settle(action, [], () => {}, (e) => host.log("warn", "the preview failed: " + e)); }; }
+          dialog = stringify({ title: v.title, message: v.message, preview: label, primary: v.primaryButtonLabel, secondary: v.secondaryButtonLabel });
+        } catch (_) { dialog = undefined; }
+        done(dialog, preview);
+      }, failed);
+    },
+    execute: (params, action, done, failed) => {
+      executing = true;
+      const args = [parse(params)];
+      let fn = registered.registerExecuteTool;
+      if (action !== undefined) { fn = registered.registerExecuteToolWithApproval; args.push(freeze(parse(action))); }
+      settle(fn, args, (v) => { done(json(v)); }, failed);
+    },
+    // The one call of onCancel: what it returned, if that is a string.
+    cancel: (store) => {
+      const fn = onCancel;
+      onCancel = null;
+      if (!executing || typeof fn !== "function") return;
+      let v;
+      try { v = fn(); } catch (e) { host.log("warn", "onCancel failed: " + describe(e)); return; }
+      if (typeof v === "string") store(v);
+      else if (v !== null && v !== undefined) host.log("warn", "onCancel returned " + (isArray(v) ? "an array" : typeof v) + ", not a string: it is left out");
+    },
+    end: () => { executing = false; onCancel = null; },
+  };
+})
