@@ -74,6 +74,10 @@ func (u *upstream) acked(m *mcp.Message) {
 
 // ackedLocked turns an acknowledgement into evidence, once.
 func (c *call) ackedLocked(a mcp.StopAck) {
+	if a.Outcome == mcp.StopRunning && a.Partial != "" { // it hands back what it has, and takes its time to end
+		c.run.Partial(a.Partial)
+		c.partialLocked(a.Partial)
+	}
 	e := a.Evidence()
 	if e == nil || c.replied == belay.SeenHandlerReturned {
 		return

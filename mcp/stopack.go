@@ -36,7 +36,7 @@ const (
 	StopStopped   StopOutcome = "stopped"   // it broke its work off
 	StopCompleted StopOutcome = "completed" // it had finished, or went on to its end: the effects stand
 	StopFailed    StopOutcome = "failed"    // it ended with an error of its own
-	StopRunning   StopOutcome = "running"   // it has not returned (answer to an await only)
+	StopRunning   StopOutcome = "running"   // it has not returned; in a notification: but this is what it hands back
 	StopUnknown   StopOutcome = "unknown"   // the server does not know the token (answer to an await only)
 )
 
@@ -93,7 +93,7 @@ func ReadStopAck(m *Message) (StopAck, error) {
 		return StopAck{}, fmt.Errorf("%w: token is missing, no text, or longer than %d bytes", ErrStopAck, maxStopAckToken)
 	case a.Outcome == "":
 		return StopAck{}, fmt.Errorf("%w: outcome is missing or no text", ErrStopAck)
-	case !a.Outcome.Returned() && (a.Outcome != StopRunning || !response):
+	case !a.Outcome.Returned() && a.Outcome != StopRunning:
 		a.Outcome = StopUnknown
 	}
 	if jsonrpc.KindAt(m.Frame, spans[2]) == jsonrpc.StringValue {

@@ -24,7 +24,7 @@ func TestReadStopAck(t *testing.T) {
 		{`{"token":"t","outcome":"stopped"}`, false, StopStopped, "", true},
 		{`{"token":"t","outcome":"completed","partial":"12 \u006ff 40","requestId":7,"other":[]}`, false, StopCompleted, "12 of 40", true},
 		{`{"token":"t","outcome":"failed","partial":7}`, false, StopFailed, "", true},
-		{`{"token":"t","outcome":"running"}`, false, StopUnknown, "", false}, // only an await can be told so
+		{`{"token":"t","outcome":"running","partial":"half"}`, false, StopRunning, "half", false}, // handed back early
 		{`{"token":"t","outcome":"exploded"}`, false, StopUnknown, "", false},
 		{`{"token":"t","outcome":7}`, true, "", "", false},
 		{`{"token":"t"}`, true, "", "", false},

@@ -100,6 +100,24 @@ func Partial(ctx context.Context, text string) {
 	w.broke = w.broke || ctx.Err() != nil
 }
 
+// HandBack is [Partial] for a tool that knows what it hands back before it has
+// ended: where the client is told without asking, it is told the text at once, with
+// the outcome "running". Before the request's cancel it is no more than Partial. It
+// may block for as long as the client does not read, at most 5 s.
+func HandBack(ctx context.Context, text string) {
+	Partial(ctx, text)
+	w, _ := ctx.Value(key{}).(*watched)
+	if w == nil || ctx.Err() == nil || text == "" {
+		return
+	}
+	w.acks.mu.Lock()
+	to, ok := w.acks.wires[w.token]
+	w.acks.mu.Unlock()
+	if ok {
+		to.tell(ctx, w.token, running, cut(text))
+	}
+}
+
 func cut(s string) string {
 	if len(s) <= maxPartial {
 		return s
@@ -245,7 +263,7 @@ func (a *Acks) returned(ctx context.Context, w *watched, how outcome) {
 	delete(a.wires, w.token)
 	a.mu.Unlock()
 	if ok && ctx.Err() != nil {
-		to.tell(ctx, w)
+		to.tell(ctx, w.token, w.outcome, w.shown())
 	}
 }
 

@@ -93,13 +93,13 @@ func (c *conn) Close() error {
 }
 
 // tell sends the notification. Nobody waits for it: an error is the client's loss.
-func (to wire) tell(ctx context.Context, w *watched) {
+func (to wire) tell(ctx context.Context, token string, how outcome, partial string) {
 	params, err := json.Marshal(struct {
 		Token     string  `json:"token"`
 		Outcome   outcome `json:"outcome"`
 		Partial   string  `json:"partial,omitempty"`
 		RequestID any     `json:"requestId"`
-	}{w.token, w.outcome, w.shown(), to.id.Raw()})
+	}{token, how, partial, to.id.Raw()})
 	if err != nil {
 		return
 	}
