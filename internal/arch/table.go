@@ -115,6 +115,12 @@ var Table = []Row{
 		"for authors of servers: the official SDK says when a handler has returned; needs nothing of Belay",
 	},
 	{
+		"script/worker", 3,
+		[]string{"script", "stopack"},
+		[]string{"github.com/modelcontextprotocol/go-sdk"},
+		"scripts as a stdio server, by the official SDK, so that the gateway's isolation and ladder hold for them",
+	},
+	{
 		"internal/builtin", 3,
 		[]string{"stopack"},
 		[]string{"github.com/modelcontextprotocol/go-sdk"},

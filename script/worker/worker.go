@@ -1,0 +1,258 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/belayhq/belay/script"
+	"github.com/belayhq/belay/stopack"
+)
+
+// DefaultAtOnce is how many calls of one tool may run at once (AT-88).
+const DefaultAtOnce = 8
+
+// Options say what a worker serves, and how. Only Tools is required.
+type Options struct {
+	Tools       []*script.Tool // with different ids
+	Grace       time.Duration  // see [script.Options]
+	KillAfter   time.Duration
+	AutoApprove bool
+	AtOnce      int           // calls of one tool at once; 0: DefaultAtOnce
+	AskTimeout  time.Duration // for an answer to a dialog; 0: 10 min (AT-61)
+	Log         *slog.Logger  // the scripts' console; nil: nothing
+}
+
+// Worker serves tools. Its methods are safe for concurrent use.
+type Worker struct {
+	o    Options
+	acks *stopack.Acks
+
+	mu      sync.Mutex
+	running map[*script.Call]struct{}
+	at      map[string]int // calls that run, by tool
+}
+
+// New returns a worker that serves nobody yet.
+func New(o Options) *Worker {
+	if o.AtOnce <= 0 {
+		o.AtOnce = DefaultAtOnce
+	}
+	if o.AskTimeout <= 0 {
+		o.AskTimeout = 10 * time.Minute
+	}
+	return &Worker{o: o, acks: stopack.New(), running: make(map[*script.Call]struct{}), at: make(map[string]int)}
+}
+
+// Serve serves one client until in ends or ctx does, and returns when no script
+// runs any more. For ctx to end it at once in must be an io.Closer.
+func (w *Worker) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
+	server := mcp.NewServer(&mcp.Implementation{Name: "belay-scripts", Title: "Scripted tools", Version: "1.0.0"}, nil)
+	for _, tool := range w.o.Tools {
+		server.AddTool(&mcp.Tool{
+			Name: tool.Manifest.ID, Title: tool.Manifest.DisplayName, Description: tool.Manifest.Description,
+			InputSchema: json.RawMessage(tool.Schema()),
+		}, w.handler(tool))
+	}
+	if err := w.acks.Install(server); err != nil {
+		return fmt.Errorf("serve scripts: %w", err)
+	}
+	err := server.Run(ctx, w.acks.Transport(&mcp.IOTransport{Reader: readCloser(in), Writer: writeCloser(out)}))
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// Interrupt ends the grace period of every call that was stopped.
+func (w *Worker) Interrupt() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for call := range w.running {
+		call.Interrupt()
+	}
+}
+
+// errCancelled is what the SDK makes an answer of that nobody reads.
+var errCancelled = errors.New("cancelled")
+
+func (w *Worker) handler(tool *script.Tool) mcp.ToolHandler {
+	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		var telling sync.WaitGroup // the acknowledgement follows what was handed back
+		defer telling.Wait()
+		params := []byte(req.Params.Arguments)
+		if len(params) == 0 {
+			params = []byte("{}")
+		}
+		call, err := tool.Call(params, script.Options{
+			Grace: w.o.Grace, KillAfter: w.o.KillAfter, AutoApprove: w.o.AutoApprove,
+			Hooks: script.Hooks{
+				Report: w.reporter(ctx, req),
+				Log:    w.logger(tool),
+				Ask:    w.asker(req),
+				Cancelled: func(message string, partial bool) {
+					if partial {
+						telling.Go(func() { stopack.HandBack(ctx, message) })
+					}
+				},
+			},
+		})
+		if err != nil {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
+		}
+		if !w.enter(tool, call) {
+			return result(script.Result{Assistant: []script.Part{{Text: script.TextBusy}}}), nil
+		}
+		defer w.leave(tool, call)
+		ended := call.Run(ctx)
+		if ended.Cancelled {
+			return nil, errCancelled
+		}
+		return result(ended.Result), nil
+	}
+}
+
+// enter takes a place for a call, if its tool has one free.
+func (w *Worker) enter(tool *script.Tool, call *script.Call) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.at[tool.Manifest.ID] >= w.o.AtOnce {
+		return false
+	}
+	w.at[tool.Manifest.ID]++
+	w.running[call] = struct{}{}
+	return true
+}
+
+func (w *Worker) leave(tool *script.Tool, call *script.Call) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.at[tool.Manifest.ID]--
+	delete(w.running, call)
+}
+
+// reporter turns reports into progress, for a caller who wants to know.
+func (w *Worker) reporter(ctx context.Context, req *mcp.CallToolRequest) func(message, id string) {
+	token := req.Params.GetProgressToken()
+	if token == nil {
+		return nil
+	}
+	steps := 0.0
+	return func(message, _ string) {
+		steps++
+		_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Message: message, Progress: steps})
+	}
+}
+
+func (w *Worker) logger(tool *script.Tool) func(level, message string) {
+	if w.o.Log == nil {
+		return nil
+	}
+	log := w.o.Log.With("tool", tool.Manifest.ID)
+	return func(level, message string) {
+		at := slog.LevelInfo
+		switch level {
+		case "debug":
+			at = slog.LevelDebug
+		case "warn":
+			at = slog.LevelWarn
+		case "error":
+			at = slog.LevelError
+		}
+		log.Log(context.Background(), at, message)
+	}
+}
+
+// asker asks by elicitation, where the client can (AT-66); nil where it cannot.
+func (w *Worker) asker(req *mcp.CallToolRequest) func(context.Context, script.Dialog) (script.Answer, error) {
+	client := req.Session.InitializeParams()
+	if client == nil || client.Capabilities == nil || client.Capabilities.Elicitation == nil {
+		return nil
+	}
+	return func(ctx context.Context, d script.Dialog) (script.Answer, error) {
+		ctx, end := context.WithTimeoutCause(ctx, w.o.AskTimeout, errNoAnswer)
+		defer end()
+		buttons := make([]string, 0, 2)
+		for _, label := range []string{d.Primary, d.Secondary} {
+			if label != "" {
+				buttons = append(buttons, label)
+			}
+		}
+		schema := map[string]any{"type": "object", "properties": map[string]any{}}
+		if len(buttons) > 0 {
+			schema = map[string]any{
+				"type": "object", "required": []string{"answer"},
+				"properties": map[string]any{"answer": map[string]any{"type": "string", "title": d.Title, "enum": buttons}},
+			}
+		}
+		got, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: d.Title + "\n\n" + d.Message, RequestedSchema: schema})
+		switch {
+		case errors.Is(context.Cause(ctx), errNoAnswer):
+			return script.Dismissed, nil
+		case err != nil:
+			return script.Dismissed, err
+		}
+		return answer(got, d), nil
+	}
+}
+
+var errNoAnswer = errors.New("nobody answered in time")
+
+// answer reads what the person did: the button by its label.
+func answer(got *mcp.ElicitResult, d script.Dialog) script.Answer {
+	label, _ := got.Content["answer"].(string)
+	switch {
+	case got.Action == "decline", got.Action == "accept" && label == d.Secondary && label != "":
+		return script.Secondary
+	case got.Action == "accept" && label == d.Primary && label != "":
+		return script.Primary
+	}
+	return script.Dismissed
+}
+
+// result is a tool's result in MCP's words (AT-71).
+func result(r script.Result) *mcp.CallToolResult {
+	out := &mcp.CallToolResult{IsError: !r.Success}
+	add := func(parts []script.Part, to mcp.Role) {
+		for _, p := range parts {
+			audience := &mcp.Annotations{Audience: []mcp.Role{to}}
+			if p.Image != nil {
+				out.Content = append(out.Content, &mcp.ImageContent{Data: p.Image, MIMEType: p.MIMEType, Annotations: audience})
+				continue
+			}
+			out.Content = append(out.Content, &mcp.TextContent{Text: p.Text, Annotations: audience})
+		}
+	}
+	if len(r.Assistant) == 0 {
+		r.Assistant = []script.Part{{}}
+	}
+	add(r.Assistant, "assistant")
+	add(r.User, "user")
+	return out
+}
+
+type nopWriteCloser struct{ io.Writer }
+
+func (nopWriteCloser) Close() error { return nil }
+
+func writeCloser(w io.Writer) io.WriteCloser {
+	if c, ok := w.(io.WriteCloser); ok {
+		return c
+	}
+	return nopWriteCloser{w}
+}
+
+func readCloser(r io.Reader) io.ReadCloser {
+	if c, ok := r.(io.ReadCloser); ok {
+		return c
+	}
+	return io.NopCloser(r)
+}
