@@ -73,6 +73,7 @@ type Options struct {
 
 	Grace       time.Duration // zero: DefaultGrace
 	KillAfter   time.Duration // zero: DefaultKillAfter
+	Network     *Network      // where the script may connect to; nil: nowhere
 	AutoApprove bool          // the person allows tools that permit it to go on unasked (AT-43)
 }
 
@@ -111,6 +112,7 @@ type Call struct {
 	// Of the goroutine that runs the call.
 	vm       *goja.Runtime
 	loop     *loop
+	net      *network
 	script   control
 	phase    phase
 	told     bool // onCancel had its turn
@@ -162,7 +164,9 @@ func (t *Tool) call(params []byte, o Options) *Call {
 	if o.KillAfter <= 0 {
 		o.KillAfter = max(DefaultKillAfter, o.Grace)
 	}
-	return &Call{tool: t, params: params, options: o, loop: newLoop(), reports: make(map[string]bool)}
+	c := &Call{tool: t, params: params, options: o, loop: newLoop(), reports: make(map[string]bool)}
+	c.net = newNetwork(c)
+	return c
 }
 
 // Run runs the call to its end. The end of ctx is the Stop (AT-29). It returns when
@@ -351,6 +355,7 @@ func (c *Call) close() {
 	}
 	c.mu.Unlock()
 	c.loop.finish()
+	c.net.close()
 }
 
 // metadata is Script.metadata (AT-74).

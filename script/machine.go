@@ -24,7 +24,11 @@ func (c *Call) machine() error {
 			return err
 		}
 		setUp, _ := goja.AssertFunction(made)
-		world, err := setUp(goja.Undefined(), c.host())
+		web, err := c.web()
+		if err != nil {
+			return err
+		}
+		world, err := setUp(goja.Undefined(), c.host(web))
 		if err != nil {
 			return err
 		}
@@ -45,7 +49,7 @@ func (c *Call) machine() error {
 
 // host is what the prelude may ask of this side. No script reaches it: every value
 // that passes is a string, a number, a boolean or a function of the prelude's.
-func (c *Call) host() *goja.Object {
+func (c *Call) host(web goja.Value) *goja.Object {
 	h := c.vm.NewObject()
 	set := func(name string, v any) {
 		if err := h.Set(name, v); err != nil {
@@ -55,6 +59,7 @@ func (c *Call) host() *goja.Object {
 	set("name", c.tool.Manifest.DisplayName)
 	set("metadata", c.tool.metadata())
 	set("missing", missing)
+	set("web", web)
 	set("cancelled", c.isCancelled)
 	set("log", c.log)
 	set("report", c.report)
@@ -66,14 +71,7 @@ func (c *Call) host() *goja.Object {
 		}
 		return nil
 	})
-	set("timer", func(fn goja.Callable, ms float64, every bool) int64 {
-		wait := time.Duration(min(ms, math.MaxInt32)) * time.Millisecond
-		repeat := time.Duration(0)
-		if every {
-			repeat = max(wait, time.Millisecond)
-		}
-		return c.loop.after(wait, repeat, func() error { return c.invoke(fn) })
-	})
+	set("timer", c.timer)
 	set("clear", func(id float64) { c.loop.stop(int64(id)) })
 	set("getState", func(key string) any {
 		if v, ok := c.state.get(key); ok {
@@ -85,6 +83,15 @@ func (c *Call) host() *goja.Object {
 	set("removeState", c.state.remove)
 	set("clearState", c.state.clear)
 	return h
+}
+
+// timer is setTimeout, or with every setInterval; ms is not negative.
+func (c *Call) timer(fn goja.Callable, ms float64, every bool) int64 {
+	wait, repeat := time.Duration(min(ms, math.MaxInt32))*time.Millisecond, time.Duration(0)
+	if every {
+		repeat = max(wait, time.Millisecond)
+	}
+	return c.loop.after(wait, repeat, func() error { return c.invoke(fn) })
 }
 
 // report passes progress on while the call runs (AT-54); of more different reports

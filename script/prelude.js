@@ -130,7 +130,7 @@
   const Fragment = freeze({ fragment: true });
   const h = (type, props, ...children) => ({ type, props: props || {}, children });
   const __scripting = create(null);
-  Object.assign(__scripting, { Script, AssistantTool, h, Fragment, createElement: h });
+  Object.assign(__scripting, host.web, { Script, AssistantTool, h, Fragment, createElement: h });
 
   class NotAvailableError extends NativeError {}
   hidden(NotAvailableError.prototype, "name", "NotAvailableError");

@@ -52,6 +52,7 @@ func (c *Call) graceOver() {
 	c.graced = true
 	c.loop.add(func() error {
 		c.runOnCancel()
+		c.net.end()
 		c.loop.dropTimers()
 		return nil
 	})
