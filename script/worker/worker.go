@@ -39,6 +39,7 @@ type Worker struct {
 	mu      sync.Mutex
 	running map[*script.Call]struct{}
 	at      map[string]int // calls that run, by tool
+	calls   sync.WaitGroup // the same
 }
 
 // New returns a worker that serves nobody yet.
@@ -66,6 +67,7 @@ func (w *Worker) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		return fmt.Errorf("serve scripts: %w", err)
 	}
 	err := server.Run(ctx, w.acks.Transport(&mcp.IOTransport{Reader: readCloser(in), Writer: writeCloser(out)}))
+	w.calls.Wait() // their contexts have ended with the connection
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -128,6 +130,7 @@ func (w *Worker) enter(tool *script.Tool, call *script.Call) bool {
 		return false
 	}
 	w.at[tool.Manifest.ID]++
+	w.calls.Add(1)
 	w.running[call] = struct{}{}
 	return true
 }
@@ -136,6 +139,7 @@ func (w *Worker) leave(tool *script.Tool, call *script.Call) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.at[tool.Manifest.ID]--
+	w.calls.Done()
 	delete(w.running, call)
 }
 
