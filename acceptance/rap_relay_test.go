@@ -69,7 +69,7 @@ func TestRAP_TwoBelays(t *testing.T) {
 // TestRAP_Relay: a runtime reaches a RAP tool server through Belay: the manifest with
 // another endpoint, ids and callback URLs of Belay's, messages mapped back, and a Stop
 // that goes on to the tool server (RAP-76, 86, 91 to 93; R2; acceptance 3, 7, 8).
-func TestRAP_Relay(t *testing.T) {
+func TestRAP_Relay(t *testing.T) { //nolint:gocyclo // one long session, in the order in which it happens
 	started := make(chan *rappeer.Invoked, 8)
 	selections := make(chan string, 8)
 	var p *rappeer.ToolServer

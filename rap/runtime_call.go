@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -171,9 +172,7 @@ func (c *Pending) register(token string) error {
 func labelled(labels map[string]string) map[string]string {
 	own := make(map[string]string, len(labels)+1)
 	own["protocol"] = "rap"
-	for k, v := range labels {
-		own[k] = v
-	}
+	maps.Copy(own, labels)
 	return own
 }
 

@@ -75,11 +75,11 @@ func (th *Thread) Load(ctx context.Context) error {
 			t.manifests[s.Name] = found[i]
 		}
 	}
-	errs = append(errs, t.join(servers, th.rt))
+	clash := t.join(servers, th.rt)
 	th.mu.Lock()
 	th.tools = t
 	th.mu.Unlock()
-	return errors.Join(errs...)
+	return errors.Join(errors.Join(errs...), clash)
 }
 
 // servers are those whose tools the thread is to have.
@@ -249,7 +249,7 @@ func (rt *Runtime) ask(ctx context.Context, s *server) (*Manifest, Instance, err
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", ErrManifest, err)
 	}
-	if err := rt.allowed(s, base, m.Endpoint); err != nil {
+	if err := rt.allowed(base, m.Endpoint); err != nil {
 		return nil, nil, fmt.Errorf("%w: endpoint: %w", ErrManifest, err)
 	}
 	return m, in, nil
@@ -274,7 +274,7 @@ func (s *server) up(ctx context.Context) (Base, Instance, error) {
 // allowed says whether a URL that the server named may be posted to: one of its
 // own host, or what the operator allows. Nobody is led from an encrypted
 // connection to one in the clear.
-func (rt *Runtime) allowed(s *server, base Base, address string) error {
+func (rt *Runtime) allowed(base Base, address string) error {
 	u, err := CheckURL(address)
 	switch {
 	case err != nil:

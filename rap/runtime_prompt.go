@@ -73,7 +73,7 @@ func (c *Pending) chooseLocked(m *UserChoice) {
 	if !ok {
 		return
 	}
-	if err := rt.allowed(c.server, base, m.ResponseURL); err != nil {
+	if err := rt.allowed(base, m.ResponseURL); err != nil {
 		rt.log.Warn("a choice cannot be answered; it is not shown", "run", c.run.ID(), "error", err)
 		return
 	}
@@ -104,12 +104,12 @@ func (c *Pending) answer(ctx context.Context, l link, to string, selected int) e
 	}
 	for try := 0; ; try++ {
 		if c.isOver() || ctx.Err() != nil || c.run.Cancellation() != nil {
-			return nil
+			return nil //nolint:nilerr // nobody wants the answer any more
 		}
 		status, err := c.attemptAnswer(l, to, body)
 		switch {
 		case ctx.Err() != nil || err == nil && status == http.StatusOK:
-			return nil
+			return nil //nolint:nilerr // as above
 		case err == nil && status < 500:
 			return statusError(status) // 404 and 400 end in an error result (RAP-84)
 		case err == nil:

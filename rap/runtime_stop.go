@@ -109,13 +109,12 @@ type telling struct {
 	done    chan struct{} // closed when all servers have been told, or could not be
 	taken   chan struct{} // closed when the first one took it
 
-	mu    sync.Mutex // guards the fields below
-	left  int
-	took  int
-	lost  []string // who was not told, at most maxNamed
-	last  Told
-	err   error
-	begun time.Time
+	mu   sync.Mutex // guards the fields below
+	left int
+	took int
+	lost []string // who was not told, at most maxNamed
+	last Told
+	err  error
 }
 
 // report takes what came of one server.

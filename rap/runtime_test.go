@@ -25,9 +25,11 @@ func one(name string, tool func(*rappeer.Invoked)) map[string]func(*rappeer.Invo
 // 43, 54, 55, 62, 63).
 func TestRAP54_Invocation(t *testing.T) {
 	p := peer(t, &rappeer.ToolServer{Tools: one("scan", func(c *rappeer.Invoked) {
-		_, _ = c.Post(map[string]any{"type": "tool_result", "group_id": c.Group, "id": c.ID, "call_id": c.CallID,
+		_, _ = c.Post(map[string]any{
+			"type": "tool_result", "group_id": c.Group, "id": c.ID, "call_id": c.CallID,
 			"content":    []any{map[string]any{"type": "text", "text": "one picture"}, map[string]any{"type": "image", "data": "AA==", "mediaType": "image/png"}},
-			"display_as": []any{map[string]any{"type": "text", "content": "812 files"}}})
+			"display_as": []any{map[string]any{"type": "text", "content": "812 files"}},
+		})
 	})})
 	s := newStage(t, func(o *RuntimeOptions) { o.Servers = []Server{{Name: "p", Base: p.Base() + "/"}} })
 	th := s.thread(ThreadOptions{ID: "thread_42", Ancestors: []string{"thread_root"}, UserID: "u_9"})

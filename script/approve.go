@@ -64,12 +64,12 @@ func (c *Call) dialog() (Dialog, error) {
 	var preview goja.Callable
 	var failed error
 	asked := false
-	done := func(f goja.FunctionCall) goja.Value {
+	done := func(f goja.FunctionCall) goja.Value { //nolint:unparam // goja wants the result
 		asked, text = true, jsonOf(f.Argument(0))
 		preview, _ = goja.AssertFunction(f.Argument(1))
 		return nil
 	}
-	threw := func(f goja.FunctionCall) goja.Value {
+	threw := func(f goja.FunctionCall) goja.Value { //nolint:unparam // as above
 		asked, failed = true, errors.New(f.Argument(0).String())
 		return nil
 	}

@@ -150,8 +150,7 @@ func (m *Manifest) Schema() []byte {
 		if p.Description != "" {
 			member["description"] = p.Description
 		}
-		name, _ := json.Marshal(p.Name) // strings always have a JSON form
-		body, _ := json.Marshal(member)
+		name, body := asJSON(p.Name), asJSON(member)
 		b.Write(name)
 		b.WriteByte(':')
 		b.Write(body)
@@ -159,9 +158,18 @@ func (m *Manifest) Schema() []byte {
 			required = append(required, p.Name)
 		}
 	}
-	list, _ := json.Marshal(required)
+	list := asJSON(required)
 	b.WriteString(`},"required":`)
 	b.Write(list)
 	b.WriteString(`,"additionalProperties":false}`)
 	return b.Bytes()
+}
+
+// asJSON is for texts and what is made of them, which always have a JSON form.
+func asJSON(v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic("script: " + err.Error())
+	}
+	return text
 }

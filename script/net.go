@@ -128,11 +128,10 @@ func (n *network) start(o order, failed, answered goja.Callable) int64 {
 	n.open[id] = x
 	n.tasks.Go(func() {
 		if o.timeout > 0 {
-			var stop context.CancelFunc
-			ctx, stop = context.WithTimeoutCause(ctx, o.timeout, errTimedOut)
-			context.AfterFunc(ctx, stop)
+			limit := time.AfterFunc(o.timeout, func() { end(errTimedOut) })
+			context.AfterFunc(ctx, func() { limit.Stop() })
 		}
-		answer, err := n.ask(ctx, o)
+		answer, err := n.ask(ctx, o) //nolint:bodyclose // forget and close do that
 		if err != nil {
 			kind, message := why(ctx, err)
 			n.forget(id)

@@ -108,7 +108,7 @@ func (s *session) read(in io.Reader) error {
 			s.t.Log.Warn("a message was over the bound; it was dropped", "error", err)
 			continue
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrClosedPipe), err != nil && s.life.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // the caller has gone, or the session is over: no failure
 		case err != nil:
 			return err
 		}
@@ -297,7 +297,11 @@ func toolOf(t *rap.Tool) tool {
 	out := tool{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema}
 	more := map[string]json.RawMessage{}
 	if len(t.Annotations) > 0 {
-		var a struct{ ReadOnly, Destructive, Idempotent *bool }
+		var a struct {
+			ReadOnly    *bool `json:"readOnly"`
+			Destructive *bool `json:"destructive"`
+			Idempotent  *bool `json:"idempotent"`
+		}
 		if json.Unmarshal(t.Annotations, &a) == nil && (a.ReadOnly != nil || a.Destructive != nil || a.Idempotent != nil) {
 			out.Annotations = &hints{a.ReadOnly, a.Destructive, a.Idempotent}
 		}
