@@ -125,7 +125,7 @@ func (r *Relay) call(ctx context.Context, j *Job, m *Manifest) (Result, error) {
 	result, err := c.Result()
 	switch {
 	case ctx.Err() != nil:
-		return Result{}, r.stopped(ctx, c.Run())
+		return Result{}, r.stopped(ctx, j, c.Run())
 	case err != nil:
 		return Result{}, err
 	case result.Subscription:
@@ -195,12 +195,16 @@ type relayKeep struct {
 	ID       string `json:"id"`
 }
 
-// stopped waits for the receipt of the call below, and says what it proves.
-func (r *Relay) stopped(ctx context.Context, run *belay.Run) error {
+// stopped waits for the receipt of the call below, and says what it proves. A result
+// that has ended the call is on it, and may not have come by its own way yet.
+func (r *Relay) stopped(ctx context.Context, j *Job, run *belay.Run) error {
 	wait, end := context.WithTimeoutCause(context.WithoutCancel(ctx), relayProof, errNoVerdict)
 	defer end()
 	defer context.AfterFunc(r.rt.life, end)()
 	receipt, err := run.Wait(wait)
+	if receipt != nil && receipt.Partial != "" {
+		j.Partial(receipt.Partial)
+	}
 	if err != nil || receipt == nil || receipt.Verdict != belay.Confirmed {
 		return fmt.Errorf("%w: %w", ErrUnproven, context.Cause(ctx))
 	}
