@@ -66,19 +66,20 @@ func TestParams(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	large := `{"feeds":["` + strings.Repeat("x", MaxParams) + `"]}`
 	for text, want := range map[string]string{
 		`{"feeds":[],"limit":1.5,"deep":true,"n":1.0,"o":{},"s":""}`: "",
-		`{"feeds":[],"limit":2}`:                                     "",
-		`{}`:                                                         `"feeds" is missing`,
-		`[]`:                                                         "one JSON object",
-		`null`:                                                       "one JSON object",
-		``:                                                           "one JSON object",
-		`{"feeds":[]} 1`:                                             "one JSON object",
-		`{"feeds":"x"}`:                                              `"feeds" must be of type array, it is string`,
-		`{"feeds":null}`:                                             "it is null",
-		`{"feeds":[],"n":1.5}`:                                       `"n" must be of type integer, it is number`,
-		`{"feeds":[],"z":1}`:                                         `no parameter "z"`,
-		`{"feeds":["` + strings.Repeat("x", MaxParams) + `"]}`: "at most",
+		`{"feeds":[],"limit":2}`: "",
+		`{}`:                     `"feeds" is missing`,
+		`[]`:                     "one JSON object",
+		`null`:                   "one JSON object",
+		``:                       "one JSON object",
+		`{"feeds":[]} 1`:         "one JSON object",
+		`{"feeds":"x"}`:          `"feeds" must be of type array, it is string`,
+		`{"feeds":null}`:         "it is null",
+		`{"feeds":[],"n":1.5}`:   `"n" must be of type integer, it is number`,
+		`{"feeds":[],"z":1}`:     `no parameter "z"`,
+		large:                    "at most",
 	} {
 		err := m.CheckParams([]byte(text))
 		if want == "" && err != nil || want != "" && (!errors.Is(err, ErrParams) || !strings.Contains(err.Error(), want)) {
