@@ -36,24 +36,25 @@ func TestManifest(t *testing.T) {
 
 // TestManifestRefused names the field that is wrong.
 func TestManifestRefused(t *testing.T) {
-	for text, want := range map[string]string{
-		`{`:                                   "unexpected EOF",
-		"{\n\"id\": 3,\n}":                    "line 3",
-		`[]`:                                  "must be a JSON object",
-		`{} {}`:                               "behind the object",
-		`{"id":7}`:                            "id must be a string, not number",
-		`{"description":"d","parameters":[]}`: "id is missing",
-		`{"id":"a b","description":"d","parameters":[]}`:                                                                       `id "a b"`,
-		`{"id":"` + strings.Repeat("x", 65) + `","description":"d","parameters":[]}`:                                           "1 to 64",
-		`{"id":"a","parameters":[]}`:                                                                                           "description is missing",
-		`{"id":"a","description":"d"}`:                                                                                         "parameters is missing",
-		`{"id":"a","description":"d","parameters":{}}`:                                                                         "parameters must be an array",
-		`{"id":"a","description":"d","parameters":[{"type":"string"}]}`:                                                        "parameters[0].name is missing",
-		`{"id":"a","description":"d","parameters":[{"name":"x","type":"date"}]}`:                                               `parameters[0].type "date"`,
-		`{"id":"a","description":"d","parameters":[{"name":"x","type":"string"},{"name":"x","type":"string"}]}`:                "is that of parameters[0] too",
-		`{"id":"a","description":"d","parameters":[],"requireApproval":"yes"}`:                                                 "requireApproval must be a boolean",
-		`{"id":"a","description":"d","parameters":[` + strings.Repeat(`{"name":"x","type":"string"},`, 300) + `{"name":"y"}]}`: "at most 256",
+	for _, c := range [][2]string{
+		{`{`, "unexpected EOF"},
+		{"{\n\"id\": 3,\n}", "line 3"},
+		{`[]`, "must be a JSON object"},
+		{`{} {}`, "behind the object"},
+		{`{"id":7}`, "id must be a string, not number"},
+		{`{"description":"d","parameters":[]}`, "id is missing"},
+		{`{"id":"a b","description":"d","parameters":[]}`, `id "a b"`},
+		{`{"id":"` + strings.Repeat("x", 65) + `","description":"d","parameters":[]}`, "1 to 64"},
+		{`{"id":"a","parameters":[]}`, "description is missing"},
+		{`{"id":"a","description":"d"}`, "parameters is missing"},
+		{`{"id":"a","description":"d","parameters":{}}`, "parameters must be an array"},
+		{`{"id":"a","description":"d","parameters":[{"type":"string"}]}`, "parameters[0].name is missing"},
+		{`{"id":"a","description":"d","parameters":[{"name":"x","type":"date"}]}`, `parameters[0].type "date"`},
+		{`{"id":"a","description":"d","parameters":[{"name":"x","type":"string"},{"name":"x","type":"string"}]}`, "is that of parameters[0] too"},
+		{`{"id":"a","description":"d","parameters":[],"requireApproval":"yes"}`, "requireApproval must be a boolean"},
+		{`{"id":"a","description":"d","parameters":[` + strings.Repeat(`{"name":"x","type":"string"},`, 300) + `{"name":"y"}]}`, "at most 256"},
 	} {
+		text, want := c[0], c[1]
 		if _, err := ParseManifest([]byte(text)); !errors.Is(err, ErrManifest) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.80s: error %v, want %q in it", text, err, want)
 		}
@@ -67,20 +68,21 @@ func TestParams(t *testing.T) {
 		t.Fatal(err)
 	}
 	large := `{"feeds":["` + strings.Repeat("x", MaxParams) + `"]}`
-	for text, want := range map[string]string{
-		`{"feeds":[],"limit":1.5,"deep":true,"n":1.0,"o":{},"s":""}`: "",
-		`{"feeds":[],"limit":2}`: "",
-		`{}`:                     `"feeds" is missing`,
-		`[]`:                     "one JSON object",
-		`null`:                   "one JSON object",
-		``:                       "one JSON object",
-		`{"feeds":[]} 1`:         "one JSON object",
-		`{"feeds":"x"}`:          `"feeds" must be of type array, it is string`,
-		`{"feeds":null}`:         "it is null",
-		`{"feeds":[],"n":1.5}`:   `"n" must be of type integer, it is number`,
-		`{"feeds":[],"z":1}`:     `no parameter "z"`,
-		large:                    "at most",
+	for _, c := range [][2]string{
+		{`{"feeds":[],"limit":1.5,"deep":true,"n":1.0,"o":{},"s":""}`, ""},
+		{`{"feeds":[],"limit":2}`, ""},
+		{`{}`, `"feeds" is missing`},
+		{`[]`, "one JSON object"},
+		{`null`, "one JSON object"},
+		{``, "one JSON object"},
+		{`{"feeds":[]} 1`, "one JSON object"},
+		{`{"feeds":"x"}`, `"feeds" must be of type array, it is string`},
+		{`{"feeds":null}`, "it is null"},
+		{`{"feeds":[],"n":1.5}`, `"n" must be of type integer, it is number`},
+		{`{"feeds":[],"z":1}`, `no parameter "z"`},
+		{large, "at most"},
 	} {
+		text, want := c[0], c[1]
 		err := m.CheckParams([]byte(text))
 		if want == "" && err != nil || want != "" && (!errors.Is(err, ErrParams) || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%.60s: error %v, want %q in it", text, err, want)
