@@ -223,7 +223,7 @@ func (a *Agent) closeSession(ctx context.Context, r *Request) (any, error) {
 // awaitTurns waits until the turns of a session have ended, for the client at
 // least, which takes AnswerAfter at most.
 func (a *Agent) awaitTurns(ctx context.Context, session string) {
-	ctx, cancel := context.WithTimeout(ctx, a.conn.o.AnswerAfter+closeSlack)
+	ctx, cancel := context.WithTimeoutCause(ctx, a.conn.o.AnswerAfter+closeSlack, errCleanUp)
 	defer cancel()
 	for _, r := range a.conn.matching(session, func(method string) bool { return method == MethodPrompt }) {
 		r.mu.Lock()
@@ -414,7 +414,7 @@ func (a *Agent) CreateTerminal(ctx context.Context, t TerminalRequest) (*Termina
 	}
 	free := func(ctx context.Context) { _ = term.Release(ctx) } // nobody is left to whom a failure could be told
 	if !r.onReturn(free) {
-		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.conn.o.CancelWait)
+		clean, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), a.conn.o.CancelWait, errCleanUp)
 		defer cancel()
 		free(clean)
 		return nil, fmt.Errorf("%s: %w: its request has been answered", MethodCreateTerminal, ErrOver)
@@ -436,7 +436,7 @@ func (t *Terminal) Wait(ctx context.Context) (ExitStatus, error) {
 	var got ExitStatus
 	err := t.agent.conn.Call(ctx, MethodWaitForExit, t.params(), &got)
 	if err != nil && ctx.Err() != nil && !errors.Is(err, ErrLost) && !errors.Is(err, ErrClosed) {
-		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), t.agent.conn.o.CancelWait)
+		clean, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), t.agent.conn.o.CancelWait, errCleanUp)
 		defer cancel()
 		return got, errors.Join(err, t.Kill(clean))
 	}

@@ -359,7 +359,7 @@ func (c *Conn) Close(ctx context.Context) error {
 		r.Cancel(belay.Cancellation{Cause: belay.CauseShutdown, Via: "acp", Reason: "the connection is being closed"})
 	}
 	stuck := c.awaitHandlers(ctx)
-	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushWait)
+	flush, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), flushWait, errCleanUp)
 	_ = c.w.Close(flush)
 	cancel()
 	c.fail(ErrClosed)
@@ -374,7 +374,7 @@ func (c *Conn) Close(ctx context.Context) error {
 		stuck = errors.Join(stuck, errors.New("the handler of notifications has not returned"))
 	}
 	if c.ownTree {
-		over, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Millisecond)
+		over, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), time.Millisecond, errCleanUp)
 		defer cancel()
 		_ = c.tree.Close(over) // gives up handlers that have not returned, which stuck names
 	}

@@ -100,3 +100,7 @@ func readError(frame []byte, at jsonrpc.Span) *Error {
 	}
 	return e
 }
+
+// errCleanUp ends what goes on after a cancel or at the end of a connection, and must
+// not take long.
+var errCleanUp = errors.New("the time for cleaning up is over")

@@ -476,7 +476,7 @@ func (r *Request) cleanUp() {
 		return
 	}
 	// After a cancel this goes on, but not for long.
-	ctx, cancel := context.WithTimeout(context.Background(), r.conn.o.CancelWait)
+	ctx, cancel := context.WithTimeoutCause(context.Background(), r.conn.o.CancelWait, errCleanUp)
 	defer cancel()
 	for _, fn := range todo {
 		fn(ctx)
