@@ -130,8 +130,8 @@ func parseDialog(text []byte) (Dialog, error) {
 // ask waits for the person, while the script's own jobs go on: a preview may be
 // asked for. The Stop withdraws the question (AT-65).
 func (c *Call) ask(ctx context.Context, d Dialog) (Answer, error) {
-	ctx, c.withdraw = context.WithCancelCause(ctx)
-	defer c.withdraw(errStopped)
+	ctx, withdraw := context.WithCancelCause(ctx)
+	defer withdraw(errStopped)
 	type reply struct {
 		answer Answer
 		err    error

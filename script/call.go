@@ -110,19 +110,18 @@ type Call struct {
 	stopping  sync.WaitGroup // the goroutine that hears of the Stop
 
 	// Of the goroutine that runs the call.
-	vm       *goja.Runtime
-	loop     *loop
-	net      *network
-	script   control
-	phase    phase
-	told     bool // onCancel had its turn
-	ended    Ended
-	settled  bool
-	reports  map[string]bool
-	lastID   string
-	exit     []byte
-	exited   bool
-	withdraw context.CancelCauseFunc
+	vm      *goja.Runtime
+	loop    *loop
+	net     *network
+	script  control
+	phase   phase
+	told    bool // onCancel had its turn
+	ended   Ended
+	settled bool
+	reports map[string]bool
+	lastID  string
+	exit    []byte
+	exited  bool
 
 	mu      sync.Mutex
 	ctx     context.Context // of Run: its end is the Stop
@@ -145,7 +144,7 @@ const (
 
 // control is what the prelude gives to the host.
 type control struct {
-	kinds, request, execute, cancel, end goja.Callable
+	kinds, request, execute, cancel goja.Callable
 }
 
 // Call prepares a call. Nothing of the script runs before [Call.Run]. The error

@@ -35,7 +35,7 @@ func (c *Call) machine() error {
 		o := world.ToObject(c.vm)
 		for name, to := range map[string]*goja.Callable{
 			"kinds": &c.script.kinds, "request": &c.script.request, "execute": &c.script.execute,
-			"cancel": &c.script.cancel, "end": &c.script.end,
+			"cancel": &c.script.cancel,
 		} {
 			fn, ok := goja.AssertFunction(o.Get(name))
 			if !ok {

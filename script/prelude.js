@@ -180,6 +180,5 @@
       if (typeof v === "string") store(v);
       else if (v !== null && v !== undefined) host.log("warn", "onCancel returned " + (isArray(v) ? "an array" : typeof v) + ", not a string: it is left out");
     },
-    end: () => { executing = false; onCancel = null; },
   };
 })

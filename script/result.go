@@ -13,10 +13,9 @@ const (
 
 // Texts that a model reads when a tool gave it none.
 const (
-	TextInvalid  = "Error: the tool returned an invalid result."
-	TextNever    = "Error: the tool never finished."
-	TextBusy     = "Error: the tool is busy."
-	TextNoAnswer = "Error: the tool cannot ask anybody."
+	TextInvalid = "Error: the tool returned an invalid result."
+	TextNever   = "Error: the tool never finished."
+	TextBusy    = "Error: the tool is busy."
 )
 
 // Result is what a call ended with, if it was not stopped.
