@@ -19,7 +19,6 @@ import (
 	"github.com/belayhq/belay/acp"
 	"github.com/belayhq/belay/acp/agent"
 	"github.com/belayhq/belay/acp/bridge"
-	"github.com/belayhq/belay/local"
 	"github.com/belayhq/belay/proc"
 )
 
@@ -210,7 +209,7 @@ func (x *agency) start(c *acpCmd) error {
 		return err
 	}
 	cfg := agent.Config{
-		Command: x.command, Env: x.environment(), Label: x.run.ID().String(), Facts: x.host.facts, Keep: c.Keep,
+		Command: x.command, Env: x.host.environment(x.run.ID()), Label: x.run.ID().String(), Facts: x.host.facts, Keep: c.Keep,
 		Tree: x.host.tree, Owner: x.host.owner, KillAfter: c.KillAfter, Log: x.host.log,
 	}
 	if f, ok := x.env.Stderr.(*os.File); ok {
@@ -226,17 +225,6 @@ func (x *agency) start(c *acpCmd) error {
 	}
 	x.host.log.Debug("the agent was started", "pid", x.agent.PID())
 	return nil
-}
-
-// environment is the agent's: ours, with the ticket of its run.
-func (x *agency) environment() []string {
-	ticket := x.host.ticket()
-	if ticket == nil {
-		return nil // ours, with the ticket that we came with
-	}
-	prefix := local.EnvParent + "="
-	env := slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, prefix) })
-	return append(env, prefix+ticket(x.run.ID()))
 }
 
 // errStopped ends the bridge when the agent's run was stopped.

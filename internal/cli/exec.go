@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -178,7 +177,7 @@ func (x *execution) start(c *execCmd, labels map[string]string) error {
 		return x.report()
 	}
 	cfg := proc.Config{
-		Path: x.command[0], Args: x.command[1:], Env: x.environment(), Label: x.run.ID().String(),
+		Path: x.command[0], Args: x.command[1:], Env: x.host.environment(x.run.ID()), Label: x.run.ID().String(),
 		Stdin: fileOr(x.env.Stdin, os.Stdin), Stdout: fileOr(x.env.Stdout, os.Stdout), Stderr: fileOr(x.env.Stderr, os.Stderr),
 		Foreground: x.tty != nil,
 	}
@@ -222,17 +221,6 @@ func (x *execution) stoppedAbove() *belay.Cancellation {
 		return nil // attached all the same: what comes will be heard
 	}
 	return above.Cancellation
-}
-
-// environment is the command's: ours, with the ticket of its run.
-func (x *execution) environment() []string {
-	ticket := x.host.ticket()
-	if ticket == nil {
-		return nil // ours, with the ticket that we came with
-	}
-	prefix := local.EnvParent + "="
-	env := slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, prefix) })
-	return append(env, prefix+ticket(x.run.ID()))
 }
 
 func fileOr(stream any, otherwise *os.File) *os.File {

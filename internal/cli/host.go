@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -161,4 +162,16 @@ func tidyAttr(_ []string, a slog.Attr) slog.Attr {
 		return slog.String(a.Key, a.Value.Duration().String())
 	}
 	return a
+}
+
+// environment is that of a command which works for a run: ours, with the ticket of
+// the run; nil: ours, with the ticket that we came with.
+func (h *host) environment(run belay.RunID) []string {
+	ticket := h.ticket()
+	if ticket == nil {
+		return nil
+	}
+	prefix := local.EnvParent + "="
+	env := slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, prefix) })
+	return append(env, prefix+ticket(run))
 }
