@@ -26,6 +26,7 @@ const (
 const (
 	maxStopAckToken   = 128      // bytes; ours has 26
 	maxStopAckPartial = 64 << 10 // bytes of a partial result, cut at a character
+	maxStopAckEnded   = 64       // bytes of the word for how work ended
 )
 
 // StopOutcome is how a handler returned, in its server's words.
@@ -50,19 +51,33 @@ type StopAck struct {
 	Token   string // which request; empty in the answer to an await, which the id names
 	Outcome StopOutcome
 	Partial string     // what the tool had when it was stopped; "" nothing. At most 64 KiB
+	Ended   string     // how the work ended, in a word of the server's: returned, interrupted, …; "" if it does not say. At most 64 bytes
 	Request jsonrpc.ID // the request's id where the server gave it; for people only
 }
 
-// Evidence is what an ack proves: that the handler returned. It is nil where it
-// says nothing of that kind.
+// Words of [StopAck.Ended] that mean something here.
+const (
+	EndedReturned    = "returned"    // the work ended by itself
+	EndedInterrupted = "interrupted" // the interpreter that ran it was stopped
+)
+
+// Evidence is what an ack proves: that the handler returned, or that what it ran
+// was interrupted. It is nil where it says nothing of that kind.
 func (a *StopAck) Evidence() *belay.Evidence {
 	if !a.Outcome.Returned() {
 		return nil
 	}
-	return &belay.Evidence{
+	e := &belay.Evidence{
 		Kind: belay.SeenHandlerReturned, Scope: belay.ScopeHandler,
 		Detail: "stop-ack: the server says that its handler has returned: " + string(a.Outcome),
 	}
+	if a.Ended == EndedInterrupted {
+		e.Kind = belay.SeenInterrupted
+	}
+	if a.Ended != "" {
+		e.Detail += ", " + a.Ended
+	}
+	return e
 }
 
 // ErrStopAck says that a message of the extension is malformed; it is to be
@@ -81,8 +96,8 @@ func ReadStopAck(m *Message) (StopAck, error) {
 			return StopAck{}, fmt.Errorf("%w: the server answered the await with an error: %.200s", ErrStopAck, m.Error.Of(m.Frame))
 		}
 	}
-	keys := []string{"token", "outcome", "partial", "requestId"}
-	var spans [4]jsonrpc.Span
+	keys := []string{"token", "outcome", "partial", "requestId", "ended"}
+	var spans [5]jsonrpc.Span
 	if err := jsonrpc.Lookup(m.Frame, at, keys, spans[:]); err != nil {
 		return StopAck{}, fmt.Errorf("%w: %w", ErrStopAck, err)
 	}
@@ -102,6 +117,7 @@ func ReadStopAck(m *Message) (StopAck, error) {
 			a.Partial = cutText(text, maxStopAckPartial)
 		}
 	}
+	a.Ended = m.text(spans[4], maxStopAckEnded)
 	if id, err := jsonrpc.ReadID(m.Frame, spans[3]); err == nil && !id.IsNull() {
 		a.Request = id
 	}
@@ -143,6 +159,9 @@ func (a *StopAck) append(dst []byte) []byte {
 	dst = jsonrpc.AppendString(append(dst, `"outcome":`...), string(a.Outcome))
 	if a.Partial != "" {
 		dst = jsonrpc.AppendString(append(dst, `,"partial":`...), cutText(a.Partial, maxStopAckPartial))
+	}
+	if a.Ended != "" && len(a.Ended) <= maxStopAckEnded {
+		dst = jsonrpc.AppendString(append(dst, `,"ended":`...), a.Ended)
 	}
 	return dst
 }

@@ -74,15 +74,18 @@ func TestReadStopAckResult(t *testing.T) {
 
 // TestStopAckWritten: what is written is read back.
 func TestStopAckWritten(t *testing.T) {
-	a := StopAck{Token: "a\"b", Outcome: StopStopped, Partial: "1\n2", Request: jsonrpc.NullID()}
+	a := StopAck{Token: "a\"b", Outcome: StopStopped, Partial: "1\n2", Ended: EndedInterrupted, Request: jsonrpc.NullID()}
 	a.Request, _ = jsonrpc.ParseID([]byte("1.0"))
 	m := read(t, string(AppendStopAck(nil, a)))
 	if got, err := ReadStopAck(m); err != nil || got != a || m.Kind != jsonrpc.Notification || m.Method != NoticeStopAck {
 		t.Errorf("%s: %+v, %v", m.Frame, got, err)
 	}
 	m = read(t, string(AppendStopAckResult(nil, a.Request, a, Modern)))
-	if got, err := ReadStopAck(m); err != nil || got.Outcome != a.Outcome || got.Partial != a.Partial || m.ID != a.Request || !strings.Contains(string(m.Frame), `"resultType":"complete"`) {
+	if got, err := ReadStopAck(m); err != nil || got.Outcome != a.Outcome || got.Partial != a.Partial || got.Ended != a.Ended || m.ID != a.Request || !strings.Contains(string(m.Frame), `"resultType":"complete"`) {
 		t.Errorf("%s: %+v, %v", m.Frame, got, err)
+	}
+	if e := a.Evidence(); e.Kind != belay.SeenInterrupted || !strings.HasSuffix(e.Detail, "stopped, interrupted") {
+		t.Errorf("evidence %+v", e)
 	}
 	for _, era := range []Era{Legacy, Modern} {
 		m = read(t, string(AppendAwaitStop(nil, jsonrpc.StringID("b-7"), "tok", 1500*time.Millisecond, era)))

@@ -24,6 +24,7 @@ const (
 const (
 	maxToken   = 128
 	maxPartial = 64 << 10 // bytes of a partial result
+	maxHow     = 64       // bytes of the word for how work ended
 	maxLive    = 10_000   // requests that are watched
 	maxKept    = 4096     // and remembered after they returned
 	keepFor    = time.Minute
@@ -65,6 +66,7 @@ type watched struct {
 	outcome outcome
 	ended   time.Time
 	partial string // guarded by Acks.mu until done
+	how     string // as Ended said; guarded as partial is
 	broke   bool   // Partial was called after the cancel
 }
 
@@ -100,6 +102,20 @@ func Partial(ctx context.Context, text string) {
 	w.broke = w.broke || ctx.Err() != nil
 }
 
+// Ended notes how the work of a request came to its end, in one word of the
+// server's own, at most 64 bytes: "returned" when it ended by itself,
+// "interrupted" when an interpreter had to be stopped. The ack shows it. Without a
+// request that wants an ack it does nothing.
+func Ended(ctx context.Context, how string) {
+	w, _ := ctx.Value(key{}).(*watched)
+	if w == nil || len(how) > maxHow {
+		return
+	}
+	w.acks.mu.Lock()
+	defer w.acks.mu.Unlock()
+	w.how = how
+}
+
 // HandBack is [Partial] for a tool that knows what it hands back before it has
 // ended: where the client is told without asking, it is told the text at once, with
 // the outcome "running". Before the request's cancel it is no more than Partial. It
@@ -114,7 +130,7 @@ func HandBack(ctx context.Context, text string) {
 	to, ok := w.acks.wires[w.token]
 	w.acks.mu.Unlock()
 	if ok {
-		to.tell(ctx, w.token, running, cut(text))
+		to.tell(ctx, w.token, ack{Outcome: running, Partial: cut(text)})
 	}
 }
 
@@ -263,7 +279,7 @@ func (a *Acks) returned(ctx context.Context, w *watched, how outcome) {
 	delete(a.wires, w.token)
 	a.mu.Unlock()
 	if ok && ctx.Err() != nil {
-		to.tell(ctx, w.token, w.outcome, w.shown())
+		to.tell(ctx, w.token, ack{Outcome: w.outcome, Partial: w.shown(), Ended: w.how})
 	}
 }
 
@@ -278,6 +294,7 @@ type awaitResult struct {
 	mcp.ResultBase
 	Outcome    outcome `json:"outcome"`
 	Partial    string  `json:"partial,omitempty"`
+	Ended      string  `json:"ended,omitempty"`
 	ResultType string  `json:"resultType"` // of the modern era; others ignore it
 }
 
@@ -320,7 +337,9 @@ func (a *Acks) await(ctx context.Context, _ *mcp.ServerSession, p *awaitParams) 
 func (w *watched) now() *awaitResult {
 	select {
 	case <-w.done:
-		return answer(w.outcome, w.shown())
+		a := answer(w.outcome, w.shown())
+		a.Ended = w.how // closed behind it
+		return a
 	default:
 		return answer(running, "")
 	}

@@ -70,6 +70,7 @@ func newServer(t *testing.T, acks *Acks) (*mcp.Server, *worker) {
 		time.Sleep(30 * time.Millisecond) // cleaning up
 		switch in.Mode {
 		case "fails":
+			Ended(ctx, "interrupted")
 			return nil, nil, errors.New("broken")
 		case "result":
 			Partial(ctx, "3 of 9")
@@ -163,7 +164,7 @@ func TestNotification(t *testing.T) {
 	l := pipe(t, acks, s)
 	for i, c := range []struct{ mode, want string }{
 		{"good", `"outcome":"stopped","partial":"2 of 9"`},
-		{"fails", `"outcome":"failed","partial":"2 of 9"`},
+		{"fails", `"ended":"interrupted","outcome":"failed","partial":"2 of 9"`},
 		{"result", `"outcome":"stopped","partial":"3 of 9"`},
 		{"deaf", `"outcome":"completed"`},
 	} {

@@ -92,14 +92,20 @@ func (c *conn) Close() error {
 	return c.Connection.Close()
 }
 
+// ack is what a notification says of a handler.
+type ack struct {
+	Outcome outcome `json:"outcome"`
+	Partial string  `json:"partial,omitempty"`
+	Ended   string  `json:"ended,omitempty"`
+}
+
 // tell sends the notification. Nobody waits for it: an error is the client's loss.
-func (to wire) tell(ctx context.Context, token string, how outcome, partial string) {
+func (to wire) tell(ctx context.Context, token string, how ack) {
 	params, err := json.Marshal(struct {
-		Token     string  `json:"token"`
-		Outcome   outcome `json:"outcome"`
-		Partial   string  `json:"partial,omitempty"`
-		RequestID any     `json:"requestId"`
-	}{token, how, partial, to.id.Raw()})
+		Token string `json:"token"`
+		ack
+		RequestID any `json:"requestId"`
+	}{token, how, to.id.Raw()})
 	if err != nil {
 		return
 	}
