@@ -52,7 +52,7 @@ func check(defs []Definition) error {
 	for i := range defs {
 		d := &defs[i]
 		ways := 0
-		for _, is := range []bool{len(d.Command) > 0, d.URL != "", d.Serve != nil, d.RAP != nil} {
+		for _, is := range []bool{len(d.Command) > 0, d.URL != "", d.Serve != nil, d.RAP != nil, d.Scripts != nil} {
 			if is {
 				ways++
 			}
@@ -63,7 +63,7 @@ func check(defs []Definition) error {
 		case names[d.Name]:
 			return fmt.Errorf("%w: there are two servers %q", ErrDefinition, d.Name)
 		case ways != 1:
-			return fmt.Errorf("%w: server %q needs one of command, url, rap and a function, and has %d", ErrDefinition, d.Name, ways)
+			return fmt.Errorf("%w: server %q needs one of command, url, rap, scripts and a function, and has %d", ErrDefinition, d.Name, ways)
 		}
 		if err := d.checkHooks(); err != nil {
 			return fmt.Errorf("%w: server %q: %w", ErrDefinition, d.Name, err)
@@ -111,6 +111,9 @@ func (d *Definition) gateway(o *Options) gateway.Config {
 		for name, p := range d.Tools {
 			c.Tools[name] = policyOf(p, d.Dir)
 		}
+	}
+	if d.Scripts != nil {
+		d.scripted(&c, o)
 	}
 	return c
 }
@@ -168,7 +171,7 @@ func (d *Definition) handler(o *Options, b httpserver.Backend, path string) http
 		AllowedHosts: o.AllowedHosts, AllowedOrigins: o.AllowedOrigins,
 		Log: o.Log.With("server", d.Name),
 	}
-	if len(d.Command) > 0 {
+	if len(d.Command) > 0 || d.Scripts != nil {
 		c.MaxSessions = maxProcessSessions
 	}
 	switch p := d.Disconnect.Value; p.Mode {

@@ -52,6 +52,10 @@ type Options struct {
 	// RAP is what all tool servers of the Reactive Agent Protocol have in common.
 	RAP RAPOptions
 
+	// Worker is the command line that serves scripted tools on stdio, without their
+	// folders; nil: this program's own ("belay script-worker").
+	Worker []string
+
 	// Ready says whether Belay can do its work, for /readyz: nil, or an error whose
 	// text names the problem and nothing secret. It is given 2 s. Nil: always.
 	Ready func(context.Context) error
@@ -83,6 +87,9 @@ type Hub struct {
 func (o Options) withDefaults() Options {
 	if o.Facts == nil {
 		o.Facts = &peers.Facts{}
+	}
+	if o.Worker == nil {
+		o.Worker = ownWorker()
 	}
 	if o.open == nil {
 		o.open = func(ctx context.Context, c gateway.Config, out mcp.Outlet) (opened, error) {

@@ -55,6 +55,10 @@ var Table = []Row{
 		"what tests ask of the machine",
 	},
 	{
+		"internal/calm", 0, nil, nil,
+		"bounds on wall time in tests, on a machine that others use, too",
+	},
+	{
 		"internal/arch", 0, nil, nil,
 		"this table",
 	},
@@ -300,7 +304,7 @@ var Table = []Row{
 	},
 	{
 		"internal/cli", 6,
-		[]string{".", "acp", "acp/agent", "acp/bridge", "acp/front", "admin", "admin/client", "auth", "lease", "ledger", "node", "proc", "supervise", "internal/peers", "internal/config", "mcp", "jsonrpc", "local", "gateway", "rap", "rap/sigv4", "serve", "tracing", "internal/adopt", "internal/builtin", "internal/demo", "internal/egress", "internal/faketool", "internal/wholefile"},
+		[]string{".", "acp", "acp/agent", "acp/bridge", "acp/front", "admin", "admin/client", "auth", "lease", "ledger", "node", "proc", "supervise", "internal/peers", "internal/config", "mcp", "jsonrpc", "local", "gateway", "rap", "rap/sigv4", "serve", "tracing", "internal/adopt", "internal/builtin", "internal/demo", "internal/egress", "internal/faketool", "internal/wholefile", "script", "script/worker"},
 		[]string{"github.com/alecthomas/kong", "github.com/fsnotify/fsnotify", "golang.org/x/sys"},
 		"the commands; kong reads the command line, x/sys knows the terminal's foreground group",
 	},

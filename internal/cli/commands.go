@@ -18,4 +18,6 @@ type commands struct {
 	Token     tokenCmd     `cmd:"" group:"more" help:"Print your own token, or make one for somebody else."`
 	Demo      demoCmd      `cmd:"" group:"more" help:"Press Stop on real processes, without Belay and with it."`
 	Version   versionCmd   `cmd:"" group:"more" help:"Print the version."`
+
+	ScriptWorker scriptWorkerCmd `cmd:"" hidden:"" name:"script-worker" help:"Serve scripted tools on standard input and output; for Belay itself."`
 }

@@ -77,6 +77,8 @@ func behind(d *serve.Definition) string {
 		return "remote"
 	case d.Serve != nil:
 		return "built in"
+	case d.Scripts != nil:
+		return "scripts"
 	case d.RAP != nil && d.RAP.URL != "":
 		if u, err := url.Parse(d.RAP.URL); err == nil {
 			return "rap " + u.Scheme + "://" + u.Host

@@ -212,7 +212,7 @@ func (d *decoder) list(v reflect.Value, at spot, f field) {
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.items), len(n.items)))
 	for i, item := range n.items {
-		d.value(v.Index(i), spot{key: at.key, value: item, secret: at.secret}, field{key: f.key, secret: f.secret})
+		d.value(v.Index(i), spot{key: at.key, value: item, secret: at.secret}, field{key: f.key, secret: f.secret, path: f.path})
 	}
 }
 

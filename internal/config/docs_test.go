@@ -77,6 +77,7 @@ func TestDocs(t *testing.T) {
 		{"## What operators see: `metrics`, `traces`", []reflect.Type{reflect.TypeFor[Metrics](), reflect.TypeFor[Traces]()}},
 		{"## Server", []reflect.Type{reflect.TypeFor[Server]()}},
 		{"## RAP: `rap`", []reflect.Type{reflect.TypeFor[RAP](), reflect.TypeFor[RAPServer](), reflect.TypeFor[MTLS](), reflect.TypeFor[SigV4](), reflect.TypeFor[RAPCallers](), reflect.TypeFor[RAPKey]()}},
+		{"## Scripts: `scripts`", []reflect.Type{reflect.TypeFor[Scripts]()}},
 		{"## Policy of a server", []reflect.Type{reflect.TypeFor[Policy]()}},
 		{"## Policy of a tool", []reflect.Type{reflect.TypeFor[ToolPolicy]()}},
 		{"## Hooks: `stop`", []reflect.Type{reflect.TypeFor[Stop](), reflect.TypeFor[Hook](), reflect.TypeFor[HTTPHook]()}},
@@ -117,7 +118,7 @@ func TestExample(t *testing.T) {
 	name := write(t, "belay.yaml", string(text))
 	keys(t, filepath.Join(filepath.Dir(name), "tls"))
 	c := load(t, Options{File: name, Getenv: env(map[string]string{"HOME": "/home/me"})})
-	if len(c.Servers) != 4 {
+	if len(c.Servers) != 5 {
 		t.Errorf("%d servers", len(c.Servers))
 	}
 	for _, typ := range []reflect.Type{
@@ -125,7 +126,7 @@ func TestExample(t *testing.T) {
 		reflect.TypeFor[Stop](), reflect.TypeFor[Hook](), reflect.TypeFor[HTTPHook](), reflect.TypeFor[SpareRule](),
 		reflect.TypeFor[TLS](), reflect.TypeFor[Auth](), reflect.TypeFor[Token](), reflect.TypeFor[Issuer](), reflect.TypeFor[Certificate](),
 		reflect.TypeFor[Orchestrate](), reflect.TypeFor[Cancellation](), reflect.TypeFor[Ledger](), reflect.TypeFor[Metrics](),
-		reflect.TypeFor[Traces](), reflect.TypeFor[Latch](), reflect.TypeFor[Leases](),
+		reflect.TypeFor[Traces](), reflect.TypeFor[Latch](), reflect.TypeFor[Leases](), reflect.TypeFor[Scripts](),
 	} {
 		for _, f := range fields(typ) {
 			if !regexp.MustCompile(`(?m)(^|[\s{])` + f.key + `:`).Match(text) {

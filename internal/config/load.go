@@ -160,6 +160,9 @@ func (l *loader) add(s *Server) {
 
 // complete puts what a server and its tools do not say from below.
 func (s *Server) complete(base Policy) {
+	if s.Scripts != nil {
+		s.Scripts.complete(s, &base)
+	}
 	s.Policy = s.over(base)
 	setDefaults(reflect.ValueOf(s).Elem())
 	for name, tool := range s.Tools {

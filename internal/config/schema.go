@@ -37,6 +37,10 @@ type Server struct {
 	// those of MCP servers are; nil: it is none.
 	RAP *RAPServer `key:"rap"`
 
+	// Scripts are tools written for the Scripting app, which Belay runs itself; nil:
+	// it has none.
+	Scripts *Scripts `key:"scripts"`
+
 	Policy
 
 	// Tools are complete, too: what a tool does not say is its server's.

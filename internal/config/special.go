@@ -168,7 +168,7 @@ func (l *serverList) decode(d *decoder, at spot, f field) {
 func (d *decoder) server(s *Server, at spot, _ field) {
 	before := len(d.problems)
 	if at.value.kind == kindNull {
-		d.failf(at.atKey(), "server %q says none of command, url and rap", s.Name)
+		d.failf(at.atKey(), "server %q says none of command, url, rap and scripts", s.Name)
 		return
 	}
 	d.fields(reflect.ValueOf(s).Elem(), at, field{key: s.Name})
@@ -178,6 +178,11 @@ func (d *decoder) server(s *Server, at spot, _ field) {
 	s.Command = append(s.Command, s.Args...)
 	s.Args = nil
 	n := at.value
+	if s.Scripts != nil {
+		d.scriptsServer(s, at.under("scripts"))
+		d.fitting(s, n)
+		return
+	}
 	if s.RAP != nil {
 		d.rapServer(s, at.under("rap"))
 		d.fitting(s, n)
@@ -187,7 +192,7 @@ func (d *decoder) server(s *Server, at spot, _ field) {
 	case command != nil && address != nil:
 		d.failf(at.atKey(), "server %q has both command and url: it is reached by one of them", s.Name)
 	case command == nil && address == nil:
-		d.failf(at.atKey(), "server %q says none of command, url and rap", s.Name)
+		d.failf(at.atKey(), "server %q says none of command, url, rap and scripts", s.Name)
 	case command != nil && (len(s.Command) == 0 || s.Command[0] == ""):
 		d.failf(at.atKey(), "the command of server %q is empty", s.Name)
 	case address != nil:
@@ -201,6 +206,14 @@ func (d *decoder) server(s *Server, at spot, _ field) {
 
 // fitting reports keys that mean nothing for the kind of server.
 func (d *decoder) fitting(s *Server, n *node) {
+	if s.Scripts != nil {
+		for _, p := range n.pairs {
+			if slices.Contains([]string{"command", "args", "env", "cwd", "url", "headers", "transport", "rap"}, p.key.text) {
+				d.failf(spot{key: p.key, secret: true}, "%s is for servers that somebody else wrote, and %q has scripts; see the keys of scripts", p.key.text, s.Name)
+			}
+		}
+		return
+	}
 	if s.RAP != nil {
 		for _, p := range n.pairs {
 			if slices.Contains([]string{"command", "args", "env", "cwd", "url", "headers", "transport", "isolation", "max_processes"}, p.key.text) {

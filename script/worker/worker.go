@@ -26,6 +26,7 @@ type Options struct {
 	Grace       time.Duration  // see [script.Options]
 	KillAfter   time.Duration
 	AutoApprove bool
+	Network     *script.Network // where scripts may connect to; nil: nowhere
 	AtOnce      int           // calls of one tool at once; 0: DefaultAtOnce
 	AskTimeout  time.Duration // for an answer to a dialog; 0: 10 min (AT-61)
 	Log         *slog.Logger  // the scripts' console; nil: nothing
@@ -95,7 +96,7 @@ func (w *Worker) handler(tool *script.Tool) mcp.ToolHandler {
 			params = []byte("{}")
 		}
 		call, err := tool.Call(params, script.Options{
-			Grace: w.o.Grace, KillAfter: w.o.KillAfter, AutoApprove: w.o.AutoApprove,
+			Grace: w.o.Grace, KillAfter: w.o.KillAfter, AutoApprove: w.o.AutoApprove, Network: w.o.Network,
 			Hooks: script.Hooks{
 				Report: w.reporter(ctx, req),
 				Log:    w.logger(tool),
