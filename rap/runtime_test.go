@@ -185,12 +185,17 @@ func TestRAP37_Callback(t *testing.T) {
 	}
 	const js = "application/json"
 	good := `{"type":"tool_result",` + ids + `,"text":"done"}`
+	last := byte('A') // of a token that differs from the real one, whatever that ends with
+	if path[len(path)-1] == last {
+		last = 'B'
+	}
+	unknown := path[:len(path)-1] + string(last)
 	for name, tt := range map[string]struct {
 		method, path, kind, body string
 		want                     int
 	}{
 		"another method":              {"GET", path, js, "", 405},
-		"an unknown token":            {"POST", path[:len(path)-1] + "A", js, good, 404},
+		"an unknown token":            {"POST", unknown, js, good, 404},
 		"a short token":               {"POST", path[:len(path)-1], js, good, 404},
 		"more segments":               {"POST", path + "/x", js, good, 404},
 		"no token":                    {"POST", "/rap/callback/", js, good, 404},
