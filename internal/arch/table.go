@@ -76,6 +76,10 @@ var Table = []Row{
 		"files that are replaced as a whole: an editor's, the latch, the profiles",
 	},
 	{
+		"internal/memcap", 0, nil, nil,
+		"the memory bound of a process by itself: the runtime's numbers and one limit of the kernel",
+	},
+	{
 		"internal/peers", 1,
 		[]string{"proc"},
 		[]string{"github.com/goccy/go-yaml"},
@@ -304,7 +308,7 @@ var Table = []Row{
 	},
 	{
 		"internal/cli", 6,
-		[]string{".", "acp", "acp/agent", "acp/bridge", "acp/front", "admin", "admin/client", "auth", "lease", "ledger", "node", "proc", "supervise", "internal/peers", "internal/config", "mcp", "jsonrpc", "local", "gateway", "rap", "rap/sigv4", "serve", "tracing", "internal/adopt", "internal/builtin", "internal/demo", "internal/egress", "internal/faketool", "internal/wholefile", "script", "script/worker"},
+		[]string{".", "acp", "acp/agent", "acp/bridge", "acp/front", "admin", "admin/client", "auth", "lease", "ledger", "node", "proc", "supervise", "internal/peers", "internal/config", "mcp", "jsonrpc", "local", "gateway", "rap", "rap/sigv4", "serve", "tracing", "internal/adopt", "internal/builtin", "internal/demo", "internal/egress", "internal/faketool", "internal/memcap", "internal/wholefile", "script", "script/worker"},
 		[]string{"github.com/alecthomas/kong", "github.com/fsnotify/fsnotify", "golang.org/x/sys"},
 		"the commands; kong reads the command line, x/sys knows the terminal's foreground group",
 	},

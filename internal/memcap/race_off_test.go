@@ -1,0 +1,5 @@
+//go:build !race
+
+package memcap_test
+
+const shadowed = 1

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package memcap_test
+
+import "os"
+
+func rss(*os.ProcessState) int64 { return 0 }
