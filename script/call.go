@@ -75,6 +75,7 @@ type Options struct {
 	KillAfter   time.Duration // zero: DefaultKillAfter
 	Network     *Network      // where the script may connect to; nil: nowhere
 	AutoApprove bool          // the person allows tools that permit it to go on unasked (AT-43)
+	Test        *Rehearsal    // of a test; nil: a real call
 }
 
 // Ending says how a call's script came to its end.
@@ -122,6 +123,7 @@ type Call struct {
 	lastID  string
 	exit    []byte
 	exited  bool
+	tests   *[]TestCall // where calls of test functions are noted; nil: nowhere
 
 	mu      sync.Mutex
 	ctx     context.Context // of Run: its end is the Stop
@@ -200,7 +202,7 @@ func (c *Call) Run(ctx context.Context) Ended {
 func (c *Call) work(ctx context.Context) error {
 	action := goja.Undefined()
 	if c.tool.Manifest.RequireApproval {
-		flags, err := c.approve(ctx)
+		flags, err := c.approval(ctx)
 		if err != nil {
 			return err
 		}

@@ -27,6 +27,7 @@ type Tool struct {
 
 	program *goja.Program
 	schema  []byte
+	tests   []TestCall
 }
 
 // Load reads and compiles the project in a folder and runs its top level once, to

@@ -63,7 +63,7 @@ func (c *Call) host(web goja.Value) *goja.Object {
 	set("cancelled", c.isCancelled)
 	set("log", c.log)
 	set("report", c.report)
-	set("test", func(kind, params string) {})
+	set("test", c.noteTest)
 	set("exit", func(f goja.FunctionCall) goja.Value {
 		if c.phase != finished && !c.exited {
 			c.exited, c.exit = true, []byte(jsonOf(f.Argument(0)))

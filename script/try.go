@@ -13,6 +13,7 @@ import (
 func (t *Tool) try() error {
 	c := t.call([]byte("{}"), Options{})
 	defer c.close()
+	c.tests = &t.tests
 	if err := c.start(); err != nil {
 		if interrupted := (*goja.InterruptedError)(nil); errors.As(err, &interrupted) {
 			if why, ok := interrupted.Value().(error); ok {
