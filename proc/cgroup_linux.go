@@ -209,6 +209,35 @@ func (c *cgroup) usage() (time.Duration, bool) {
 	return 0, false
 }
 
+// bound limits the memory of all that is inside, where the cgroup has that
+// controller: one that was delegated without it has no such files.
+func (c *cgroup) bound(memory int64) {
+	if memory <= 0 || c.write("memory.max", strconv.FormatInt(memory, 10)) != nil {
+		return
+	}
+	_ = c.write("memory.swap.max", "0")  // what is swapped out is not bounded else
+	_ = c.write("memory.oom.group", "1") // half a tool is none
+}
+
+// starved reports whether the kernel ended processes inside that had too much
+// memory.
+func (c *cgroup) starved() bool {
+	if c == nil {
+		return false
+	}
+	var buf [512]byte
+	n := readSmall(c.file("memory.events"), buf[:])
+	if n < 0 {
+		return false
+	}
+	for line := range strings.SplitSeq(string(buf[:n]), "\n") {
+		if v, ok := strings.CutPrefix(line, "oom_kill "); ok && v != "0" {
+			return true
+		}
+	}
+	return false
+}
+
 // thaw undoes a freeze whose maker may have died in the middle of a strike.
 func (c *cgroup) thaw() {
 	if c != nil {

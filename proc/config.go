@@ -40,6 +40,10 @@ type Config struct {
 	Foreground bool
 	// Cgroup: see CgroupMode; the zero value is CgroupAuto.
 	Cgroup CgroupMode
+	// Memory bounds the memory of all processes of the tree together, in bytes,
+	// where they have a cgroup with a memory controller; the kernel then ends the
+	// whole tree, see Exit.OutOfMemory. 0, and everywhere else: no bound.
+	Memory int64
 	// Spare lists who is not to be harmed, beside processes that moved to
 	// another systemd scope or service, which are always spared.
 	Spare []SpareRule

@@ -147,6 +147,7 @@ func (g *guard) reap() {
 		}
 		if pid == g.leader.PID && (ws.Exited() || ws.Signaled()) {
 			x := exitOf(ws)
+			x.OutOfMemory = g.cg.starved()
 			say(notice{Exit: &x})
 		}
 	}

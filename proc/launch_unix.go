@@ -48,6 +48,7 @@ func Start(ctx context.Context, cfg Config) (*Tree, error) {
 	}
 	if cfg.Cgroup == CgroupAuto {
 		if cg, err := newCgroup(); err == nil {
+			cg.bound(cfg.Memory)
 			t.cg, ord.Cg = cg, cg.dir
 		}
 	}

@@ -113,11 +113,16 @@ type Exit struct {
 	// Unknown: it is dead, and how it ended could not be learnt (its
 	// guardian died with the answer).
 	Unknown bool `json:"unknown,omitempty"`
+	// OutOfMemory: the kernel has ended processes of the tree, which had more
+	// memory than Config.Memory.
+	OutOfMemory bool `json:"outOfMemory,omitempty"`
 }
 
 // String is made for messages: "exit code 3", "signal: killed".
 func (x Exit) String() string {
 	switch {
+	case x.OutOfMemory:
+		return "out of memory"
 	case x.Unknown:
 		return "ended, exit code unknown"
 	case x.Signal != 0:

@@ -27,6 +27,8 @@ type cgroup struct{ dir string }
 func newCgroup() (*cgroup, error) { return nil, errors.ErrUnsupported }
 func (c *cgroup) thaw()           {}
 func (c *cgroup) evacuate()       {}
+func (c *cgroup) bound(int64)     {}
+func (c *cgroup) starved() bool   { return false }
 func (c *cgroup) remove()         {}
 
 func (e *engine) strikeCgroup(Selection, bool, []Process, *Report) bool { return false }

@@ -37,6 +37,7 @@ const (
 func Cap(limit int64, over func()) (stop func()) {
 	limit = max(limit, Least)
 	before := debug.SetMemoryLimit(limit - limit/8) // it is to be busy before the watch strikes
+	debug.SetMaxStack(int(limit / 2))               // of one goroutine; the runtime's own bound is 1 GB
 	refuse(limit + margin)
 	if over == nil {
 		over = func() {
@@ -72,7 +73,7 @@ func Died(code int, stderr []byte) bool {
 	return false
 }
 
-// refused is how a Go program ends that the kernel refuses memory.
+// refused is how a Go program ends that gets no more memory, or may not have it.
 var refused = []struct {
 	code  int
 	words string
@@ -80,6 +81,7 @@ var refused = []struct {
 	{2, "fatal error: runtime: out of memory"},
 	{2, "fatal error: runtime: cannot allocate memory"},
 	{2, "fatal error: out of memory"},
+	{2, "fatal error: stack overflow"},         // of recursion in Go code, which nothing can catch
 	{66, "ThreadSanitizer failed to allocate"}, // of a build with the race detector
 }
 

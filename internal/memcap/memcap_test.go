@@ -51,12 +51,17 @@ func eat(how string) {
 		for range 250 {
 			kept = [][]byte{bytes.Repeat([]byte{1}, 4<<20)}
 		}
+	case "recursion":
+		fmt.Println(down(1))
 	case "panic":
 		panic("fatal: not a matter of memory")
 	}
 	fmt.Println("lived", len(kept))
 	os.Exit(0)
 }
+
+// down calls itself without end; what it adds afterwards keeps it from being a loop.
+func down(n int) int { return down(n+1) + n }
 
 // TestCap: whoever takes more than the bound dies, soon and with the reason;
 // whoever only throws much away lives.
@@ -65,7 +70,7 @@ func TestCap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for how, dies := range map[string]bool{"slow": true, "doubling": true, "giant": true, "garbage": false, "panic": false} {
+	for how, dies := range map[string]bool{"slow": true, "doubling": true, "giant": true, "recursion": true, "garbage": false, "panic": false} {
 		t.Run(how, func(t *testing.T) {
 			cmd := exec.Command(self)
 			cmd.Env = append(os.Environ(), eater+"="+how)
