@@ -17,9 +17,10 @@ type ask struct {
 	id     jsonrpc.ID // the server's
 	token  jsonrpc.ID // the server's progress token, if it gave one
 	method string
-	start  bool   // asked before a tool was called: it belongs to no call
-	params []byte // of such a question
-	about  *call  // the call it was opened for, where that is certain
+	start  bool    // asked before a tool was called: it belongs to no call
+	params []byte  // of such a question
+	about  *call   // the call it was opened for, where that is certain
+	dialog *dialog // that is asked; nil: the server asks
 }
 
 // maxAsks bounds what one process may have open towards the caller.
@@ -28,6 +29,10 @@ const maxAsks = 1000
 // asked passes a request of the server on to the caller under an id of ours.
 func (u *upstream) asked(m *mcp.Message, about jsonrpc.ID) {
 	s := u.s
+	if s.cfg.Asks && m.Method == mcp.MethodAsk {
+		u.scriptAsked(m)
+		return
+	}
 	if s.cfg.Modern {
 		u.send(jsonrpc.AppendError(nil, m.ID, mcp.CodeMethodNotFound, "servers of this revision send no requests", nil)) // MCP-65
 		return
@@ -116,6 +121,10 @@ func (s *Session) answeredLocked(m *mcp.Message) {
 		return
 	}
 	a.up.forgetAskLocked(a)
+	if a.dialog != nil {
+		a.dialog.toldLocked(m.Frame, m.Result)
+		return
+	}
 	s.hand.Told(a.method, a.params, a.start, m)
 	s.forwardLocked(a.up, m.Frame, jsonrpc.Edit{At: m.IDAt, New: []byte(a.id.Raw())})
 }

@@ -41,6 +41,9 @@ func (s *Session) receiveBatch(line []byte) {
 // replyLocked delivers the answer to a call, alone or with its batch.
 func (s *Session) replyLocked(c *call, frame []byte) {
 	b := c.batch
+	if c.heldBack(frame) {
+		return
+	}
 	if b == nil {
 		s.settleLocked(s.outlet(c), frame)
 		return

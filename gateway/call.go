@@ -59,6 +59,10 @@ type call struct {
 	withdrawn   bool               // was stopped before a byte of it was written
 	asked       chan struct{}      // of a task: closed when tasks/cancel was sent, or is not needed
 	told        bool               // asked is closed
+	elicits     bool               // its modern caller takes questions between two legs
+	apart       bool               // between two legs as well, while the call goes on: a script has asked its caller; see scriptask.go
+	dialog      *dialog            // what its caller is asked then
+	held        []byte             // the answer that came then
 	parked      bool               // between input rounds: the server is done with one leg, the caller has not sent the next
 	unlinked    bool               // a retry that nothing ties to its earlier rounds
 	polled      bool               // the server is asked what became of the task
@@ -79,6 +83,7 @@ func (s *Session) newCall(a *mcp.Arrival, b *batch) *call {
 	if a.ByExchange {
 		c.key = exchangeKey(a.Exchange)
 	}
+	c.elicits = s.cfg.Asks && c.era == mcp.Modern && m.Elicits()
 	c.policy = s.cfg.policy(c)
 	c.keepArguments(m)
 	c.ref = m.TaskRef()
@@ -198,21 +203,26 @@ func (c *call) answerLocked() {
 	if c.waiting != nil {
 		c.waiting.Stop()
 	}
-	cause := c.run.Cancellation()
-	var frame []byte
+	frame := c.stoppedAnswer(c.id, c.run.Cancellation())
 	if c.partial != nil {
-		var text string
-		frame, text = mcp.AppendPartial(nil, c.id, cause, *c.partial, c.era)
-		if s.cfg.NameRuns {
-			frame = mcp.NameRun(frame, c.run.ID())
-		}
-		c.run.Partial(text)
-	} else {
-		frame = mcp.AppendStopped(nil, c.id, c.run.ID(), cause, c.provenLocked())
+		c.run.Partial(*c.partial)
 	}
 	s.leaveBatchLocked(c)
 	s.settleLocked(s.outlet(c), frame)
 	c.to = nil // a stopped call is remembered for a while, its stream is not
+}
+
+// stoppedAnswer is what a caller gets whose call somebody else stopped: what the
+// tool had, if it had something, under the id of the leg that waits.
+func (c *call) stoppedAnswer(id jsonrpc.ID, cause *belay.Cancellation) []byte {
+	if c.partial == nil {
+		return mcp.AppendStopped(nil, id, c.run.ID(), cause, c.parked || c.provenLocked())
+	}
+	frame := mcp.AppendPartial(nil, id, cause, *c.partial, c.era)
+	if c.s.cfg.NameRuns {
+		frame = mcp.NameRun(frame, c.run.ID())
+	}
+	return frame
 }
 
 // silenceLocked settles a call that its caller cancelled: no answer (MCP-G24).

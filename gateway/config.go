@@ -86,6 +86,16 @@ type Config struct {
 	// no handler is left. That it has returned is evidence.
 	Serve func(ctx context.Context, in io.Reader, out io.Writer) error
 
+	// Asks says that the server is a worker of Belay's own, which asks for approvals in
+	// the way of mcp.MethodAsk and says in its results which calls were declined. A
+	// question becomes one of the call's run, and is put to the caller as well; see
+	// scriptask.go. Its word counts: it is not for other people's servers.
+	Asks bool
+
+	// Asker is asked in place of a caller that takes no questions, with Asks; nil: the
+	// doors of the tree's approvals are enough.
+	Asker Asker
+
 	// TellRun names each request's run to a server inside this process, in _meta under
 	// io.github.belayhq/run, so that what it starts for a call can hang below it. What
 	// a caller has put there never arrives.

@@ -17,7 +17,7 @@ func (s *Session) InFlight() int {
 		}
 	}
 	for _, r := range s.rounds.byKey {
-		if r.of != nil && r.of.parked {
+		if r.of != nil && (r.of.parked || r.of.apart) {
 			n++
 		}
 	}

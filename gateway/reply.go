@@ -43,8 +43,12 @@ func (u *upstream) responded(m *mcp.Message, status int) {
 	if c.run == nil {
 		s.learnAcksLocked()
 	}
+	outcome := outcomeOf(m)
+	if s.cfg.Asks {
+		m, outcome = saidOutcome(m)
+	}
 	parked := u.parkLocked(c, m)
-	if c.run != nil && !parked && !c.run.Finish(outcomeOf(m)) {
+	if c.run != nil && !parked && !c.run.Finish(outcome) {
 		c.lateLocked(m)
 		u.releaseLocked(c)
 		s.mu.Unlock()
@@ -88,7 +92,7 @@ func (u *upstream) responded(m *mcp.Message, status int) {
 	if elsewhere != nil {
 		defer elsewhere()
 	}
-	if c.batch != nil {
+	if c.batch != nil || c.apart {
 		s.replyLocked(c, jsonrpc.AppendSplice(nil, m.Frame, edits...))
 		s.mu.Unlock()
 		return
@@ -235,6 +239,10 @@ func (u *upstream) cancelled(m *mcp.Message) {
 	s := u.s
 	key := cancel.Request.Key()
 	s.mu.Lock()
+	if u.withdrawnLocked(key) {
+		s.mu.Unlock()
+		return
+	}
 	if a := u.asks[key]; a != nil {
 		u.forgetAskLocked(a)
 		s.mu.Unlock()

@@ -60,7 +60,7 @@ func (u *upstream) parkLocked(c *call, m *mcp.Message) bool {
 	if !goesOn && c.run.Cancellation() == nil {
 		return false
 	}
-	s.addRoundLocked(key, c) // the retry of a stopped call is refused
+	s.addRoundLocked(key, c, roundTime) // the retry of a stopped call is refused
 	if goesOn {
 		c.parked, c.up = true, nil
 		if u.solo == c {
@@ -70,7 +70,7 @@ func (u *upstream) parkLocked(c *call, m *mcp.Message) bool {
 	return goesOn
 }
 
-func (s *Session) addRoundLocked(key mcp.RoundKey, c *call) {
+func (s *Session) addRoundLocked(key mcp.RoundKey, c *call, wait time.Duration) {
 	list := &s.rounds
 	if list.byKey == nil {
 		list.byKey = make(map[mcp.RoundKey]*round)
@@ -82,7 +82,7 @@ func (s *Session) addRoundLocked(key mcp.RoundKey, c *call) {
 		list.order = list.order[1:]
 	}
 	r := &round{key: key, of: c}
-	r.timer = time.AfterFunc(roundTime, func() {
+	r.timer = time.AfterFunc(wait, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if !r.gone {
@@ -108,6 +108,9 @@ func (s *Session) parted(r *round) {
 // to go on, which it may (MCP-65).
 func (s *Session) giveUpLocked(r *round) {
 	s.forgetRoundLocked(r)
+	if r.of != nil {
+		r.of.held = nil
+	}
 	if r.of != nil && r.of.parked && r.of.run.Cancellation() == nil {
 		r.of.run.Finish(belay.Declined)
 	}
@@ -137,11 +140,15 @@ func (s *Session) retriedLocked(c *call, m *mcp.Message) *call {
 	first := r.of
 	if cause := first.run.Cancellation(); cause != nil {
 		s.log.Info("the retry of a call that was stopped between two rounds was refused", "run", first.run.ID())
-		s.replyLocked(c, mcp.AppendStopped(nil, c.id, first.run.ID(), cause, first.parked))
+		s.replyLocked(c, first.stoppedAnswer(c.id, cause))
 		return nil
 	}
 	if c.outside() && !c.names.placed && (first.names == nil || first.names.above != c.names.above) {
 		s.replyLocked(c, jsonrpc.AppendError(nil, c.id, mcp.CodeInvalidParams, fmt.Sprintf("%v; this is the next round of a call that hangs elsewhere", errParent), nil))
+		return nil
+	}
+	if first.apart {
+		s.rejoinLocked(r, c, m)
 		return nil
 	}
 	s.forgetRoundLocked(r)
@@ -188,7 +195,7 @@ func (s *Session) endRounds(why belay.Cancellation) {
 	for _, r := range s.rounds.byKey {
 		r.gone = true
 		r.timer.Stop()
-		if r.of != nil && r.of.parked {
+		if r.of != nil && (r.of.parked || r.of.apart) {
 			parked = append(parked, r.of)
 		}
 	}

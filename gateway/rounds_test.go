@@ -183,7 +183,7 @@ func TestRoundIsGivenUp(t *testing.T) {
 	}
 	r.s.mu.Lock()
 	for i := range 2*maxRounds + 10 {
-		r.s.addRoundLocked(mcp.RoundKey{byte(i), byte(i >> 8), byte(i >> 16), 1}, &call{})
+		r.s.addRoundLocked(mcp.RoundKey{byte(i), byte(i >> 8), byte(i >> 16), 1}, &call{}, roundTime)
 	}
 	if n, m := len(r.s.rounds.byKey), len(r.s.rounds.order); n > maxRounds || m > 2*maxRounds {
 		t.Errorf("%d questions in %d places", n, m)

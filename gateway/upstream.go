@@ -43,6 +43,7 @@ type upstream struct {
 	calls       map[string]*call        // by our id, stopped ones included until they are over
 	busy        int                     // calls that somebody is waiting for: not stopped, no subscription
 	asks        map[string]*ask         // its requests to the caller, by its own id
+	dialogs     map[string]*dialog      // questions of scripts that are open, by the worker's id
 	acks        map[string]*call        // by our token of the stop-ack extension
 	early       map[string]mcp.TaskNews // of tasks that no answer has told of yet
 	taskCancels map[string]*taskCancel  // by the id of our tasks/cancel
@@ -160,7 +161,7 @@ func (u *upstream) dispatchLocked(c *call, m *mcp.Message) {
 func (u *upstream) editsLocked(c *call, m *mcp.Message) []jsonrpc.Edit {
 	raw := []byte(c.upID.Raw())
 	edits := append(make([]jsonrpc.Edit, 0, 3), jsonrpc.Edit{At: m.IDAt, New: raw})
-	var members [5]mcp.MetaMember
+	var members [6]mcp.MetaMember
 	add := members[:0]
 	switch {
 	case !c.token.IsZero():
@@ -170,6 +171,9 @@ func (u *upstream) editsLocked(c *call, m *mcp.Message) []jsonrpc.Edit {
 	}
 	if c.acksLocked() {
 		add = append(add, u.askAckLocked(c, m))
+	}
+	if c.asks() {
+		add = append(add, askMeta(c))
 	}
 	if c.names != nil {
 		add = c.spanMembers(add)

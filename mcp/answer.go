@@ -38,22 +38,42 @@ func note(proven bool) string {
 }
 
 // AppendPartial appends the answer that carries what a stopped tool had: a tool
-// result with isError whose text begins "Cancelled" (MCP-G26). It returns the
-// text as well, for the receipt.
-func AppendPartial(dst []byte, id jsonrpc.ID, c *belay.Cancellation, partial string, era Era) ([]byte, string) {
+// result with isError of two texts. The first says by whom it was stopped, the
+// second is what the tool had, unchanged (MCP-G26, AT-38).
+func AppendPartial(dst []byte, id jsonrpc.ID, c *belay.Cancellation, partial string, era Era) []byte {
+	return appendToolError(dst, id, era, stoppedBy(c), partial)
+}
+
+// stoppedBy says to a model who stopped its call, and why.
+func stoppedBy(c *belay.Cancellation) string {
 	text := "Cancelled by " + string(c.Cause)
+	if c.Cause == belay.CauseDeadline {
+		text = "Cancelled after its deadline"
+	}
 	if c.Reason != "" {
 		text += ": " + c.Reason
 	}
-	text += ". Partial result:\n" + partial
-	return AppendToolError(dst, id, text, era), partial
+	if strings.HasSuffix(text, ".") {
+		return text
+	}
+	return text + "."
 }
 
 // AppendToolError appends a tool result with isError, whose text a model reads.
 func AppendToolError(dst []byte, id jsonrpc.ID, text string, era Era) []byte {
-	result := []byte(`{"content":[{"type":"text","text":`)
-	result = jsonrpc.AppendString(result, text)
-	result = append(result, `}],"isError":true`...)
+	return appendToolError(dst, id, era, text)
+}
+
+func appendToolError(dst []byte, id jsonrpc.ID, era Era, texts ...string) []byte {
+	result := []byte(`{"content":[`)
+	for i, text := range texts {
+		if i > 0 {
+			result = append(result, ',')
+		}
+		result = jsonrpc.AppendString(append(result, `{"type":"text","text":`...), text)
+		result = append(result, '}')
+	}
+	result = append(result, `],"isError":true`...)
 	if era == Modern {
 		result = append(result, `,"resultType":"complete"`...)
 	}

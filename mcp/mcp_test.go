@@ -148,10 +148,10 @@ func TestPartialText(t *testing.T) {
 			t.Errorf("%s: %q, %v", result, text, ok)
 		}
 	}
-	frame, text := AppendPartial(nil, jsonrpc.StringID("x"), &belay.Cancellation{Cause: belay.CauseOperator, Reason: "cost"}, "12 of \"40\"", Modern)
+	frame := AppendPartial(nil, jsonrpc.StringID("x"), &belay.Cancellation{Cause: belay.CauseOperator, Reason: "cost"}, "12 of \"40\"", Modern)
 	m := read(t, string(frame))
-	if text != "12 of \"40\"" || !ToolFailed(m) || !strings.Contains(string(frame), `"resultType":"complete"`) ||
-		!strings.Contains(string(frame), `"text":"Cancelled by operator: cost. Partial result:\n12 of \"40\""`) {
+	if !ToolFailed(m) || !strings.Contains(string(frame), `"resultType":"complete"`) ||
+		!strings.Contains(string(frame), `[{"type":"text","text":"Cancelled by operator: cost."},{"type":"text","text":"12 of \"40\""}]`) {
 		t.Errorf("%s", frame)
 	}
 }

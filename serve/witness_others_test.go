@@ -14,7 +14,7 @@ import (
 func (r *rig) one(a answer, cause belay.Cause) {
 	r.t.Helper()
 	stopped := strings.Contains(a.body, `"code":-32800`) && strings.Contains(a.body, `"cause":"`+string(cause)+`"`) ||
-		strings.Contains(a.body, `"isError":true`) && strings.Contains(a.body, "Cancelled by "+string(cause))
+		strings.Contains(a.body, `"isError":true`) && (strings.Contains(a.body, "Cancelled by "+string(cause)) || cause == belay.CauseDeadline && strings.Contains(a.body, "Cancelled after its deadline"))
 	if !stopped || strings.Count(a.body, `"id":`) != 1 {
 		r.t.Errorf("the caller got %+v", a)
 	}
