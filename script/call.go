@@ -75,6 +75,7 @@ type Options struct {
 	KillAfter   time.Duration // zero: DefaultKillAfter
 	Network     *Network      // where the script may connect to; nil: nowhere
 	AutoApprove bool          // the person allows tools that permit it to go on unasked (AT-43)
+	Editor      *Editor       // the folder of tools that are for the editor only; nil: none (AT-44)
 	Test        *Rehearsal    // of a test; nil: a real call
 }
 
@@ -131,6 +132,7 @@ type Call struct {
 	over    bool            // no job may begin any more
 	handing bool            // onCancel has the virtual machine
 	graced  bool            // the grace period is over
+	desk    *desk           // what the call does with the editor; nil: it has none
 	timers  []*time.Timer
 }
 
@@ -355,6 +357,7 @@ func (c *Call) close() {
 		t.Stop()
 	}
 	c.mu.Unlock()
+	c.desk.close(c.ctx)
 	c.loop.finish()
 	c.net.close()
 }

@@ -30,11 +30,15 @@ type Tool struct {
 	tests   []TestCall
 }
 
-// Load reads and compiles the project in a folder and runs its top level once, to
-// see that it registers what its manifest asks for (AT-86). Errors wrap
-// [ErrManifest], [ErrSource], [ErrRegistration] or [ErrUnsupported] and name the
-// file, the field or the line.
-func Load(dir string) (*Tool, error) {
+// Load is [LoadFor] where there is no editor: a tool that is for the editor only is
+// refused with [ErrUnsupported].
+func Load(dir string) (*Tool, error) { return LoadFor(dir, false) }
+
+// LoadFor reads and compiles the project in a folder and runs its top level once, to
+// see that it registers what its manifest asks for (AT-86). editor says that its calls
+// can have an [Editor] (AT-44). Errors wrap [ErrManifest], [ErrSource],
+// [ErrRegistration] or [ErrUnsupported] and name the file, the field or the line.
+func LoadFor(dir string, editor bool) (*Tool, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("load %s: %w", dir, err)
@@ -46,6 +50,9 @@ func Load(dir string) (*Tool, error) {
 	t := &Tool{Dir: dir}
 	if t.Manifest, err = ParseManifest(text); err != nil {
 		return nil, fmt.Errorf("load %s: %w", dir, err)
+	}
+	if t.Manifest.ScriptEditorOnly && !editor {
+		return nil, fmt.Errorf("load %s: %w: scriptEditorOnly is true, and no folder is granted to edit (editor_root)", dir, ErrUnsupported)
 	}
 	if t.Source, err = sourceOf(dir); err != nil {
 		return nil, fmt.Errorf("load %s: %w", dir, err)

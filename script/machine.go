@@ -28,7 +28,11 @@ func (c *Call) machine() error {
 		if err != nil {
 			return err
 		}
-		world, err := setUp(goja.Undefined(), c.host(web))
+		editor, err := c.openDesk(web)
+		if err != nil {
+			return err
+		}
+		world, err := setUp(goja.Undefined(), c.host(web, editor))
 		if err != nil {
 			return err
 		}
@@ -49,7 +53,7 @@ func (c *Call) machine() error {
 
 // host is what the prelude may ask of this side. No script reaches it: every value
 // that passes is a string, a number, a boolean or a function of the prelude's.
-func (c *Call) host(web goja.Value) *goja.Object {
+func (c *Call) host(web, editor goja.Value) *goja.Object {
 	h := c.vm.NewObject()
 	set := func(name string, v any) {
 		if err := h.Set(name, v); err != nil {
@@ -60,6 +64,7 @@ func (c *Call) host(web goja.Value) *goja.Object {
 	set("metadata", c.tool.metadata())
 	set("missing", missing)
 	set("web", web)
+	set("editor", editor)
 	set("cancelled", c.isCancelled)
 	set("log", c.log)
 	set("report", c.report)

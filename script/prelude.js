@@ -146,13 +146,18 @@
   }
   defineProperty(globalThis, "__scripting", { value: __scripting, writable: false, configurable: false, enumerable: false });
 
+  const withEditor = (args) => { // the last argument, absent outside the editor (AT-81)
+    if (host.editor) args.push(host.editor);
+    return args;
+  };
+
   // --- what the host calls ---------------------------------------------------------
   return {
     __proto__: null,
     globals: __scripting,
     kinds: () => ownKeys(registered),
     request: (params, done, failed) => {
-      settle(registered.registerApprovalRequest, [parse(params)], (v) => {
+      settle(registered.registerApprovalRequest, withEditor([parse(params)]), (v) => {
         let preview = null, dialog;
         try {
           const b = v.previewButton;
@@ -168,7 +173,7 @@
       const args = [parse(params)];
       let fn = registered.registerExecuteTool;
       if (action !== undefined) { fn = registered.registerExecuteToolWithApproval; args.push(freeze(parse(action))); }
-      settle(fn, args, (v) => { done(json(v)); }, failed);
+      settle(fn, withEditor(args), (v) => { done(json(v)); }, failed);
     },
     // The one call of onCancel: what it returned, if that is a string.
     cancel: (store) => {

@@ -50,6 +50,7 @@ func (c *Call) graceOver() {
 		return
 	}
 	c.graced = true
+	c.desk.end()
 	c.loop.add(func() error {
 		c.runOnCancel()
 		c.net.end()
@@ -66,6 +67,7 @@ func (c *Call) breakOff() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.over = true
+	c.desk.end()
 	if c.busy {
 		c.vm.Interrupt(errBroken)
 	}

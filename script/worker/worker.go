@@ -27,6 +27,7 @@ type Options struct {
 	KillAfter   time.Duration
 	AutoApprove bool
 	Network     *script.Network // where scripts may connect to; nil: nowhere
+	Editor      *script.Editor  // the folder of tools that are for the editor only; nil: none (AT-44)
 	AtOnce      int           // calls of one tool at once; 0: DefaultAtOnce
 	AskTimeout  time.Duration // for an answer to a dialog; 0: 10 min (AT-61)
 	Log         *slog.Logger  // the scripts' console; nil: nothing
@@ -97,6 +98,7 @@ func (w *Worker) handler(tool *script.Tool) mcp.ToolHandler {
 		}
 		call, err := tool.Call(params, script.Options{
 			Grace: w.o.Grace, KillAfter: w.o.KillAfter, AutoApprove: w.o.AutoApprove, Network: w.o.Network,
+			Editor: w.o.Editor,
 			Hooks: script.Hooks{
 				Report: w.reporter(ctx, req),
 				Log:    w.logger(tool),
