@@ -50,7 +50,6 @@ type call struct {
 	hooks       *hook.Stop
 	byHooks     bool // force is used by the hooks
 	byProcess   bool // and on the process as well: a person pressed again
-	awaits      bool // a worker was started for it
 	counted     bool // in up.busy
 	byCaller    bool // the caller cancelled it: no answer, ever
 	stopped     bool // its run is cancelled: nothing of it is forwarded any more
@@ -413,6 +412,7 @@ func (c *call) follow(said belay.Evidence, judged chan<- struct{}) {
 	if !open {
 		c.s.mu.Lock()
 		c.up.removeLocked(c)
+		c.up.releaseLocked(c) // a server that obeys the protocol answers it no more
 		c.up.retireSupersededLocked()
 		c.s.mu.Unlock()
 	}

@@ -116,6 +116,28 @@ type Config struct {
 	MaxLine      int           // bytes of one message; default 16 MiB
 	StartWait    time.Duration // how long a fresh process may take to be put into the session; default 30 s
 
+	// Spares is how many processes for calls are kept ready, with IsolationCall and for
+	// a server that is RestartSafe only: one, and one more for each that is at work. Nobody else's calls
+	// ever get them.
+	Spares int
+
+	// IdleMemory is how much memory a process may have to be kept for another call,
+	// in bytes, where that can be seen; 0: any.
+	IdleMemory int64
+
+	// Memory bounds that of each process with all that comes from it, where the system
+	// can do that (see [proc.Config]); 0: no bound.
+	Memory int64
+
+	// Epitaph says what became of the calls that were in flight on a process that
+	// ended by itself, as the text of a tool's own error, which a model reads; "": that
+	// it ended. With it the process's stderr passes through Belay, line by line. It
+	// must be quick.
+	Epitaph func(Death) string
+
+	AtOnce int     // calls of one tool that its owner may have in flight; 0: any number
+	Places *Places // of the server's sessions together; nil: the session has its own
+
 	RestartSafe bool         // the server keeps no state that a restart would lose
 	Facts       *peers.Facts // about other people's programs; nil: the built-in ones
 	Cgroup      proc.CgroupMode
@@ -195,6 +217,15 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.Isolation == IsolationCall && len(c.Command) == 0 {
 		return c, fmt.Errorf("%w: isolation call needs a command; server %q has none", ErrConfig, c.Name)
+	}
+	switch {
+	case c.Spares < 0 || c.AtOnce < 0 || c.IdleMemory < 0 || c.Memory < 0:
+		return c, fmt.Errorf("%w: server %q: spares, at_once and memory cannot be negative", ErrConfig, c.Name)
+	case c.Spares > 0 && (c.Isolation != IsolationCall || !c.RestartSafe):
+		return c, fmt.Errorf("%w: spares need isolation call and restart safe; server %q has not both", ErrConfig, c.Name)
+	}
+	if c.Places == nil {
+		c.Places = &Places{}
 	}
 	orDuration(&c.Drain, 30*time.Second)
 	orDuration(&c.PartialWait, 200*time.Millisecond)
@@ -314,11 +345,14 @@ func (c *Config) start(ctx context.Context, run belay.RunID) (*supervise.Tree, e
 		env = append(env, name+c.Ticket(run))
 	}
 	stderr := c.Stderr
-	if stderr == nil {
+	switch {
+	case c.Epitaph != nil:
+		stderr = nil // a pipe; see listener
+	case stderr == nil:
 		stderr = os.Stderr
 	}
 	return supervise.Start(ctx, proc.Config{
 		Path: c.Command[0], Args: c.Command[1:], Env: env, Dir: c.Dir,
-		Label: run.String(), Stderr: stderr, Cgroup: c.Cgroup,
+		Label: run.String(), Stderr: stderr, Cgroup: c.Cgroup, Memory: c.Memory,
 	}, c.Facts)
 }

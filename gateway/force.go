@@ -110,6 +110,7 @@ func (u *upstream) beginForce(c *call) *forcing {
 	if u.worker {
 		u.lease = nil
 		u.unleaseLocked()
+		s.hireLocked()
 		return f
 	}
 	s.noteForcedLocked(c)
@@ -196,7 +197,11 @@ var errStepOver = fmt.Errorf("the time for this step is over")
 // buried tells every stopped call that its process is gone and has the session
 // go on with a fresh one.
 func (u *upstream) buried(e belay.Evidence) {
-	u.tree.Stdout().SetReadDeadline(time.Now()) // a spared process may hold the pipe open
+	end := time.Now()
+	if len(e.Spared) == 0 { // nobody is left to hold the pipe open: all that was said can be read
+		end = end.Add(lastOutput)
+	}
+	u.tree.Stdout().SetReadDeadline(end)
 	<-u.gone
 	u.observe(e)
 	u.replace(len(e.Spared) > 0)
@@ -236,6 +241,7 @@ func (u *upstream) forgetWhenGone(left bool) {
 	}
 	if u.tree != nil {
 		u.tree.Close(u.s.life)
+		u.heard.until(time.Now()) // a spared process may hold it open
 	}
 	u.s.mu.Lock()
 	defer u.s.mu.Unlock()
@@ -300,11 +306,16 @@ func (u *upstream) ended() {
 		s.current = nil
 	}
 	s.mu.Unlock()
+	epitaph := ""
 	if !expected {
 		s.log.Warn("the server ended by itself", "exit", u.settleExit())
+		epitaph = u.epitaph()
 	}
 	s.mu.Lock()
-	standing := u.failCallsLocked()
+	if u.worker && !u.served {
+		s.warm = false // another would end as this one did: not before somebody needs it
+	}
+	standing := u.failCallsLocked(epitaph)
 	u.unleaseLocked()
 	u.lease = nil
 	s.idle = slices.DeleteFunc(s.idle, func(w *upstream) bool { return w == u })
@@ -344,8 +355,8 @@ func (u *upstream) settleExit() string {
 
 // failCallsLocked answers every call that somebody waits for, and cancels what
 // the server had asked the caller. It reports whether subscriptions are left,
-// which need a fresh process.
-func (u *upstream) failCallsLocked() (standing bool) {
+// which need a fresh process. The epitaph is what the callers of tools are told.
+func (u *upstream) failCallsLocked(epitaph string) (standing bool) {
 	s := u.s
 	for _, c := range u.calls {
 		switch {
@@ -362,6 +373,9 @@ func (u *upstream) failCallsLocked() (standing bool) {
 		case c.standing() && !s.closing:
 			standing = true
 			delete(u.calls, c.upID.Key())
+		case !s.closing && epitaph != "" && c.method == mcp.MethodCallTool:
+			u.removeLocked(c)
+			c.failTextLocked(epitaph)
 		case !s.closing:
 			u.removeLocked(c)
 			c.failLocked(mcp.CodeInternal, fmt.Sprintf("server %q ended before it answered (%s)", s.cfg.Name, u.exit()))

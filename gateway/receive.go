@@ -166,7 +166,7 @@ func (s *Session) requestLocked(a *mcp.Arrival, b *batch, place belay.RunID) {
 	switch {
 	case up != nil && !c.mayStart(leg):
 		s.unrouteLocked(up) // it was stopped a moment ago: onCancel settles it
-	case !s.admittedLocked(c), !s.admitLocked(c):
+	case !s.admittedLocked(c), !s.seatedLocked(c), !s.admitLocked(c):
 		s.unrouteLocked(up)
 	case up == nil:
 		s.enqueueLocked(c, m.Frame)
@@ -205,6 +205,7 @@ func (s *Session) enqueueLocked(c *call, frame []byte) {
 	}
 	s.queue = append(s.queue, waiting{call: c, frame: bytes.Clone(frame)})
 	s.queued += len(frame)
+	s.hireLocked()
 }
 
 // noticeLocked takes a notification of the caller.
@@ -220,6 +221,9 @@ func (s *Session) noticeLocked(a *mcp.Arrival) {
 	}
 	s.hand.Sent(m)
 	s.outdateLocked(m.Method)
+	if m.Method == mcp.NoticeInitialized && s.hand.Stands() {
+		s.warmLocked()
+	}
 	if s.current == nil || !s.current.ready {
 		if len(s.queue) < maxWaiting && s.queued+len(m.Frame) <= maxWaitingBytes {
 			s.queue = append(s.queue, waiting{method: m.Method, frame: bytes.Clone(m.Frame)})

@@ -18,8 +18,12 @@ func (u *upstream) enterSession() error {
 	defer end()
 	s.mu.Lock()
 	u.fresh = true
+	worker := u.worker
 	s.mu.Unlock()
 	for _, ask := range s.hand.Script() {
+		if worker && ask.Method == mcp.MethodListTools {
+			continue // the primary process has the lists; this one costs a call that waits its time
+		}
 		if ask.Notify {
 			u.send(jsonrpc.AppendNotification(nil, ask.Method, ask.Params))
 			s.mu.Lock()

@@ -161,7 +161,7 @@ func (s *Session) retriedLocked(c *call, m *mcp.Message) *call {
 	first.id, first.key, first.token, first.to = c.id, c.key, c.token, c.to
 	first.params, first.pass, first.batch, first.args = c.params, c.pass, c.batch, c.args
 	first.upID, first.seq, first.began, first.until, first.others = c.upID, 0, 0, 0, false
-	first.answered, first.byCaller, first.awaits = false, false, false
+	first.answered, first.byCaller = false, false
 	first.ack, first.ackFor, first.hooks = "", "", nil
 	return first
 }

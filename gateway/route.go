@@ -5,7 +5,6 @@ import (
 
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/mcp"
-	"github.com/belayhq/belay/proc"
 )
 
 // routeLocked finds the process for a call, or nil if the call has to wait for
@@ -46,76 +45,6 @@ func (s *Session) unrouteLocked(u *upstream) {
 	}
 }
 
-// leaseLocked gives a call a process to itself (DESIGN 11, 2).
-func (s *Session) leaseLocked(c *call) *upstream {
-	if n := len(s.idle); n > 0 {
-		u := s.idle[n-1]
-		s.idle = s.idle[:n-1]
-		u.lease = c
-		return u
-	}
-	if !c.awaits && s.leased < s.cfg.MaxProcesses {
-		c.awaits = true // one process for each call that waits, however often it is asked for
-		s.leased++
-		if !s.goLocked(s.spawnWorker) {
-			s.leased--
-		}
-	}
-	return nil
-}
-
-// maxIdle is how many leased-out processes are kept when they are free again.
-const maxIdle = 4
-
-// releaseLocked takes a worker back from its call. One whose call was stopped
-// after it saw a byte of it is never leased again; what earlier calls left behind in it lives on.
-func (u *upstream) releaseLocked(c *call) {
-	s := u.s
-	if !u.worker || u.lease != c || c == nil {
-		return
-	}
-	u.lease = nil
-	switch {
-	case u.dead:
-	case (c.stopped || c.byCaller) && !c.withdrawn:
-		u.retireLocked(u.exceptLeftLocked(c.began))
-	case u.stale || len(s.idle) >= maxIdle:
-		u.retireLocked(u.exceptLeftLocked(0))
-	default:
-		s.idle = append(s.idle, u)
-	}
-	s.flushLocked()
-}
-
-// outdateLocked has processes for calls replaced by fresh ones after a message
-// that only the primary process gets has changed the session for all: a fresh
-// one is put into the session as it is then.
-func (s *Session) outdateLocked(method string) {
-	if s.cfg.Isolation != IsolationCall || method != mcp.MethodSetLevel && method != mcp.NoticeRoots {
-		return
-	}
-	for _, u := range s.all {
-		u.stale = u.worker
-	}
-	for _, u := range s.idle {
-		u.retireLocked(u.exceptLeftLocked(0))
-	}
-	s.idle = nil
-}
-
-// retireLocked ends the selected processes of one that is not wanted any more.
-// For the calls that were stopped on it this end is the evidence.
-func (u *upstream) retireLocked(sel proc.Selection) {
-	u.dead, u.ready, u.expected = true, false, true
-	u.unleaseLocked()
-	u.s.goLocked(func() {
-		u.sweep(sel)
-		u.s.mu.Lock()
-		clear(u.calls)
-		u.s.mu.Unlock()
-	})
-}
-
 // retireSupersededLocked ends a process that a fresh one has replaced, as soon
 // as nobody waits for a call on it: it gets no other.
 func (u *upstream) retireSupersededLocked() {
@@ -126,14 +55,6 @@ func (u *upstream) retireSupersededLocked() {
 		return // their ladders go first
 	}
 	u.retireLocked(u.selectionLocked(nil, true))
-}
-
-// unleaseLocked makes room for another worker, once.
-func (u *upstream) unleaseLocked() {
-	if u.worker && !u.unleased {
-		u.unleased = true
-		u.s.leased--
-	}
 }
 
 // dropLocked forgets a process of which nothing is left.
@@ -175,37 +96,6 @@ func (s *Session) spawn() {
 	s.current = u
 	u.ready = true
 	s.resumeLocked(u)
-	s.flushLocked()
-}
-
-// spawnWorker starts a process for calls with IsolationCall.
-func (s *Session) spawnWorker() {
-	u, err := s.start(s.life, s.run.ID())
-	if err == nil {
-		s.mu.Lock()
-		u.worker = true
-		s.mu.Unlock()
-		err = u.enterSession()
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err == nil {
-		err = u.livesLocked()
-	}
-	if err != nil {
-		if u != nil {
-			u.unleaseLocked()
-		} else {
-			s.leased--
-		}
-		s.log.Error("a server process for a call could not be started", "error", err)
-		if s.leased == 0 {
-			s.failQueueLocked(err)
-		}
-		return
-	}
-	u.ready = true
-	s.idle = append(s.idle, u)
 	s.flushLocked()
 }
 
@@ -255,6 +145,7 @@ func (s *Session) flushLocked() {
 		}
 		queue[i] = waiting{}
 	}
+	s.hireLocked()
 }
 
 // flushOneLocked reports whether w needs to wait no longer.

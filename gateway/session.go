@@ -51,7 +51,10 @@ type Session struct {
 	current   *upstream   // takes what the caller sends; nil while a fresh one is made
 	all       []*upstream // every process that may still be alive
 	idle      []*upstream // leased-out processes that are free again
-	leased    int         // processes for calls, idle ones included
+	leased    int         // processes for calls, idle and coming ones included
+	coming    int         // of them, those that are being started
+	warm      bool        // spares are kept
+	lean      *time.Timer // after which few are; nil before the first call has ended
 	queue     []waiting   // for a process
 	queued    int         // bytes in queue
 	doubts    []*call     // stopped tool calls that may still be at work
@@ -132,6 +135,9 @@ func openSession(ctx context.Context, cfg Config, home mcp.Outlet, w *jsonrpc.Wr
 	s.current, up.ready = up, true
 	if s.lines != nil {
 		s.goLocked(s.watchCaller)
+	}
+	if cfg.Modern { // nobody will say that the session stands
+		s.warmLocked()
 	}
 	if cfg.Modern && cfg.URL != "" {
 		s.goLocked(func() { s.discoverSoon(up) })
@@ -214,6 +220,9 @@ func (s *Session) shutdown(c belay.Cancellation) {
 	s.end(&c) // frees what waits for a caller that does not read
 	s.mu.Lock()
 	ups := append([]*upstream(nil), s.all...)
+	if s.lean != nil {
+		s.lean.Stop()
+	}
 	s.mu.Unlock()
 	var trees sync.WaitGroup
 	for _, u := range ups {

@@ -26,6 +26,7 @@ type upstream struct {
 	tree   *supervise.Tree // nil: no process of ours, nothing to be forced
 	ids    jsonrpc.Minter
 	worker bool          // leased to one call at a time (IsolationCall)
+	heard  *listener     // of its stderr; nil where that does not come to us
 	look   lookout       // a short memory of what runs in the tree
 	force  *forcing      // set once force is used
 	gone   chan struct{} // closed when the pump has ended and the calls are settled
@@ -92,12 +93,16 @@ func (s *Session) start(ctx context.Context, run belay.RunID) (*upstream, error)
 	started := s.goLocked(u.pump)
 	if started {
 		s.all = append(s.all, u)
+		u.listenLocked()
 	}
 	s.mu.Unlock()
 	if !started {
 		close(u.gone)
 		u.tree.Close(ctx)
 		u.wire.hangUp()
+		if from := u.tree.Stderr(); from != nil {
+			from.Close()
+		}
 		return nil, fmt.Errorf("start %s: %w", s.cfg.Command[0], belay.ErrClosed)
 	}
 	s.log.Debug("the server was started", "pid", tree.PID())
@@ -122,6 +127,7 @@ func (u *upstream) close() {
 	}
 	u.observe(supervise.Evidence(report, supervise.Whole(), u.tree.Signs()))
 	u.wire.hangUp()
+	u.heard.until(time.Now()) // a spared process may hold it open
 	<-u.gone
 }
 
