@@ -9,8 +9,11 @@ import (
 
 // ModernParams are the parameters of a modern request of Belay's own that has
 // no others: its _meta (MCP-57).
-func ModernParams() []byte {
-	return []byte(`{"_meta":{"` + metaVersion + `":"` + Revision26 + `",` + metaSelf + `,"` + metaCapabilities + `":{}}}`)
+func ModernParams() []byte { return ModernParamsWith("{}") }
+
+// ModernParamsWith is ModernParams of a client with these capabilities, as JSON.
+func ModernParamsWith(capabilities string) []byte {
+	return []byte(`{"_meta":{"` + metaVersion + `":"` + Revision26 + `",` + metaSelf + `,"` + metaCapabilities + `":` + capabilities + `}}`)
 }
 
 // metaSelf is the member of _meta that says who asks, in requests of Belay's

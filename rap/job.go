@@ -169,7 +169,7 @@ func (j *Job) guard(f func() (Func, error)) (fn Func, err error) {
 func (j *Job) conclude(res Result, err error) {
 	outcome := belay.Completed
 	switch {
-	case errors.Is(err, belay.ErrDeclined):
+	case errors.Is(err, belay.ErrDeclined), err == nil && res.Declined:
 		outcome = belay.Declined
 	case err != nil:
 		outcome = belay.Failed

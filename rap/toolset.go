@@ -48,6 +48,7 @@ type Result struct {
 	Text      string
 	Content   []Item
 	DisplayAs json.RawMessage // see [ToolResult]
+	Declined  bool            // a person did not allow what was asked for: the run ends declined
 }
 
 // Operation is a tool with the function behind it.

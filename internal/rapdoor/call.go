@@ -53,15 +53,48 @@ func (t *toolset) call(ctx context.Context, j *rap.Job) (rap.Result, error) {
 		case <-patient.Done():
 		}
 	})()
-	params := l.params("", own)
-	m, err := l.ask(patient, mcp.MethodCallTool, withToken(params, j.Run().ID().String()), func(frame []byte) { hear(j, frame) }, j.Run().ID().String())
+	shown, conceal := t.d.view(ctx, t.name, j)
+	defer conceal()
+	w := &waiter{job: j, heard: shown.hear}
+	m, err := t.legs(ctx, patient, l, w, own)
 	if ctx.Err() != nil {
 		return rap.Result{}, t.stopped(ctx, j)
 	}
 	if err != nil {
 		return rap.Result{}, err
 	}
-	return result(m)
+	r, err := result(m)
+	if w.elicited.Load() && t.d.declined(ctx, j) {
+		if err != nil {
+			return r, &declinedError{err.Error()}
+		}
+		r.Declined = true
+	}
+	return r, err
+}
+
+// legs sends the call, and in the modern era again with what the person has
+// answered, until the server is done with it.
+func (t *toolset) legs(ctx, patient context.Context, l *link, w *waiter, own []byte) (*mcp.Message, error) {
+	run := w.job.Run().ID().String()
+	params := own
+	for range maxLegs {
+		leg := &waiter{job: w.job, heard: w.heard}
+		m, err := l.ask(patient, mcp.MethodCallTool, withToken(l.params("", params), run), leg, run)
+		if leg.elicited.Load() {
+			w.elicited.Store(true)
+		}
+		if err != nil || ctx.Err() != nil || !m.InputRequired() {
+			return m, err
+		}
+		next, err := nextLeg(ctx, w.job, m)
+		if err != nil {
+			return nil, err
+		}
+		w.elicited.Store(true)
+		params = append(append(own[:len(own):len(own)], ','), next...)
+	}
+	return nil, errLegs
 }
 
 // withToken asks for progress reports: they are what a stopped tool has to show.
@@ -74,18 +107,6 @@ func withToken(params []byte, token string) []byte {
 		return jsonrpc.AppendSplice(nil, params, jsonrpc.Edit{At: jsonrpc.Span{Start: len(params) - 1, End: len(params) - 1}, New: value})
 	}
 	return jsonrpc.AppendSplice(nil, params, jsonrpc.Edit{At: jsonrpc.Span{Start: meta.Start + 1, End: meta.Start + 1}, New: append(value, ',')})
-}
-
-// hear keeps what a server says of its progress.
-func hear(j *rap.Job, frame []byte) {
-	m := &mcp.Message{}
-	if m.Read(frame) != nil || m.Method != mcp.NoticeProgress {
-		return
-	}
-	at, _, _ := jsonrpc.Member(frame, m.Params, "message")
-	if text, err := jsonrpc.ReadString(frame, at, 64<<10); err == nil && text != "" {
-		j.Partial(text)
-	}
 }
 
 // stopped waits until it is known what became of the runs below, and returns the
@@ -167,9 +188,6 @@ func weakest(runs []*belay.Run) belay.Verdict {
 
 // result says in the other protocol's words what a server answered.
 func result(m *mcp.Message) (rap.Result, error) {
-	if m.InputRequired() {
-		return rap.Result{}, errors.New("the tool asks its caller for input, which this protocol has no answer to")
-	}
 	var r rap.Result
 	at, _, _ := jsonrpc.Member(m.Frame, m.Result, "content")
 	for e := range jsonrpc.Elements(m.Frame, at) {

@@ -23,11 +23,16 @@
 //   - Two principals share neither a session nor a call.
 //   - A tool whose name or schema the protocol has no place for is left out, and
 //     named in the log; a server without any other tool has no manifest.
+//   - To dismiss a question is never a yes, and its URL takes no answer any more when
+//     the call was stopped, or the question answered by another door.
 //   - Progress that a server reports is the partial result of a call that is
 //     stopped without a better one.
 //   - Sessions are bounded, and end when nobody has called for some minutes. Close
 //     stops everything and waits.
 //
-// What a server asks its caller (sampling, elicitation, roots) is refused: a runtime
-// has no answer to it.
+// What a server asks the person behind a call (elicitation by a form) becomes the
+// protocol's user_choice, field by field, as far as it can be picked from choices
+// (ask.go); whatever else a server asks its caller (sampling, roots, a text to be
+// written) is refused: a runtime has no answer to it. What it reports of its progress
+// is a view of the call's thread (view.go).
 package rapdoor

@@ -69,6 +69,7 @@ type Door struct {
 	closed   bool
 	handlers map[handlerKey]*rap.Handler // one stays when its server goes
 	links    map[linkKey]*link
+	boards   map[boardKey]*board // of threads with calls
 }
 
 // handlerKey names a server of one of two kinds: after a change of the
@@ -89,7 +90,7 @@ func New(o Options) (*Door, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	d := &Door{o: o, log: o.Log, closing: make(chan struct{}), handlers: map[handlerKey]*rap.Handler{}, links: map[linkKey]*link{}}
+	d := &Door{o: o, log: o.Log, closing: make(chan struct{}), handlers: map[handlerKey]*rap.Handler{}, links: map[linkKey]*link{}, boards: map[boardKey]*board{}}
 	d.life, d.end = context.WithCancelCause(context.Background())
 	return d, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/belayhq/belay/jsonrpc"
 	"github.com/belayhq/belay/mcp"
 	"github.com/belayhq/belay/mcp/httpserver"
+	"github.com/belayhq/belay/rap"
 )
 
 // linkKey names the session of a principal with a server.
@@ -35,8 +36,9 @@ type link struct {
 	idle   time.Time  // since when there is none
 	known  []tool     // as the server listed them last
 	listed bool
-	asked  []*mcp.Message // requests of the server that wait to be refused
-	wake   chan struct{}  // has room for one: asked is not empty
+	asks   map[string]*ask // requests of the server that it waits for, by their ids
+	asked  []*ask          // of these, the ones that nobody has looked at
+	wake   chan struct{}   // has room for one: asked is not empty
 }
 
 // Bounds and times of links.
@@ -77,7 +79,7 @@ func (d *Door) use(ctx context.Context, server, caller string) (*link, error) {
 			d.mu.Unlock()
 			return nil, fmt.Errorf("%w sessions are open here; try again later", belay.ErrTooMany)
 		}
-		l = &link{d: d, key: key, from: from, open: make(chan struct{}), wake: make(chan struct{}, 1)}
+		l = &link{d: d, key: key, from: from, open: make(chan struct{}), asks: map[string]*ask{}, wake: make(chan struct{}, 1)}
 		d.links[key] = l
 		d.wg.Go(l.keep)
 	}
@@ -126,6 +128,7 @@ func (l *link) over() bool {
 // keep opens the session, stays with it, and ends it.
 func (l *link) keep() {
 	defer l.d.forget(l)
+	defer l.endAsks()
 	ctx, cut := context.WithTimeoutCause(l.d.life, openWait, fmt.Errorf("the server did not answer within %v", openWait))
 	l.err = l.begin(ctx)
 	cut()
@@ -144,7 +147,7 @@ func (l *link) keep() {
 		case <-l.on.Ended():
 			return
 		case <-l.wake:
-			l.refuseAsked()
+			l.answerAsked()
 			continue
 		case <-tick.C:
 			if !l.unused() {
@@ -208,9 +211,9 @@ const legacyRevision = "2025-11-25"
 
 // greet makes the handshake of the legacy eras.
 func (l *link) greet(ctx context.Context) error {
-	params := `{"protocolVersion":"` + legacyRevision + `","capabilities":{},"clientInfo":{"name":"belay-rap","version":` +
+	params := `{"protocolVersion":"` + legacyRevision + `","capabilities":` + elicitation + `,"clientInfo":{"name":"belay-rap","version":` +
 		string(jsonrpc.AppendString(nil, orDevel(l.d.o.Version))) + `}}`
-	if _, err := l.ask(ctx, mcp.MethodInitialize, []byte(params), nil, ""); err != nil {
+	if _, err := l.ask(ctx, mcp.MethodInitialize, []byte(params), &waiter{}, ""); err != nil {
 		return err
 	}
 	ready := &mcp.Message{}
@@ -244,14 +247,14 @@ var exchanges atomic.Uint64
 func nextExchange() uint64 { return 1<<62 | exchanges.Add(1) }
 
 // ask sends a request and waits for its answer. below is the run below which its
-// own is to hang; heard gets what the server says meanwhile. When ctx ends first,
-// the request is abandoned, which stops it.
-func (l *link) ask(ctx context.Context, method string, params []byte, heard func(frame []byte), below string) (*mcp.Message, error) {
+// own is to hang; w gets what the server says and asks meanwhile. When ctx ends
+// first, the request is abandoned, which stops it.
+func (l *link) ask(ctx context.Context, method string, params []byte, w *waiter, below string) (*mcp.Message, error) {
 	m := &mcp.Message{}
 	if err := m.Read(jsonrpc.AppendRequest(nil, l.ids.Next(), method, params)); err != nil {
 		return nil, err
 	}
-	w := &waiter{l: l, heard: heard, got: make(chan []byte, 1)}
+	w.l, w.got = l, make(chan []byte, 1)
 	exchange := nextExchange()
 	l.on.Deliver(mcp.Arrival{Message: m, To: w, Exchange: exchange, ByExchange: true, Parent: below})
 	select {
@@ -310,19 +313,22 @@ func readAnswer(frame []byte, ok bool) (*mcp.Message, error) {
 
 // waiter is the outlet of one request.
 type waiter struct {
-	l     *link
-	heard func(frame []byte)
-	once  sync.Once
-	got   chan []byte // takes one; closed without one when there is no answer
+	job      *rap.Job           // whose call it is; nil: nobody's
+	heard    func(frame []byte) // gets what the server says; nil: nobody does
+	elicited atomic.Bool        // the person behind it has answered something
+
+	l    *link
+	once sync.Once
+	got  chan []byte // takes one; closed without one when there is no answer
 }
 
-// Send implements [mcp.Outlet]. What is asked here is refused like what is asked of
-// nobody in particular.
+// Send implements [mcp.Outlet]. The sender holds locks: what is asked here is
+// answered later.
 func (w *waiter) Send(frame []byte, edits ...jsonrpc.Edit) error {
 	if w.heard != nil {
 		w.heard(jsonrpc.AppendSplice(nil, frame, edits...))
 	}
-	return home{w.l}.Send(frame, edits...)
+	return w.l.take(w, frame, edits...)
 }
 
 // Answer implements [mcp.Outlet].
@@ -337,29 +343,8 @@ func (w *waiter) Drop() { w.once.Do(func() { close(w.got) }) }
 // home is the outlet of what belongs to no request.
 type home struct{ l *link }
 
-// Send implements [mcp.Outlet]. The sender holds locks: an answer is given later.
-func (h home) Send(frame []byte, edits ...jsonrpc.Edit) error {
-	m := &mcp.Message{}
-	if m.Read(jsonrpc.AppendSplice(nil, frame, edits...)) != nil {
-		return nil
-	}
-	switch {
-	case m.Kind == jsonrpc.Notification && m.Method == mcp.NoticeTools:
-		h.l.outdated.Store(true)
-	case m.Kind == jsonrpc.Request:
-		h.l.mu.Lock()
-		defer h.l.mu.Unlock()
-		if len(h.l.asked) >= maxAsked {
-			return jsonrpc.ErrQueueFull
-		}
-		h.l.asked = append(h.l.asked, m)
-		select {
-		case h.l.wake <- struct{}{}:
-		default:
-		}
-	}
-	return nil
-}
+// Send implements [mcp.Outlet].
+func (h home) Send(frame []byte, edits ...jsonrpc.Edit) error { return h.l.take(nil, frame, edits...) }
 
 // Answer implements [mcp.Outlet].
 func (h home) Answer(int, []byte, ...jsonrpc.Edit) error { return nil }
@@ -367,20 +352,24 @@ func (h home) Answer(int, []byte, ...jsonrpc.Edit) error { return nil }
 // Drop implements [mcp.Outlet].
 func (h home) Drop() {}
 
-// refuseAsked answers what the server has asked.
-func (l *link) refuseAsked() {
-	l.mu.Lock()
-	asked := l.asked
-	l.asked = nil
-	l.mu.Unlock()
-	for _, m := range asked {
-		frame := jsonrpc.AppendError(nil, m.ID, mcp.CodeMethodNotFound, "this client answers no requests", nil)
-		if m.Method == mcp.MethodPing {
-			frame = jsonrpc.AppendResponse(nil, m.ID, nil)
-		}
-		answer := &mcp.Message{}
-		if answer.Read(frame) == nil {
-			l.on.Deliver(mcp.Arrival{Message: answer})
-		}
+// take takes what the server says: to the request of w, or to nobody in particular.
+func (l *link) take(w *waiter, frame []byte, edits ...jsonrpc.Edit) error {
+	m := &mcp.Message{}
+	if m.Read(jsonrpc.AppendSplice(nil, frame, edits...)) != nil {
+		return nil
 	}
+	if m.Kind == jsonrpc.Notification && m.Method == mcp.NoticeTools {
+		l.outdated.Store(true)
+		return nil
+	}
+	if m.Kind != jsonrpc.Request && m.Method != mcp.NoticeCancelled {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if m.Kind == jsonrpc.Request {
+		return l.queueLocked(m, w)
+	}
+	l.withdrawLocked(m)
+	return nil
 }

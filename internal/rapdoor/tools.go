@@ -108,7 +108,7 @@ func (l *link) list(ctx context.Context) ([]tool, error) {
 	seen := map[string]bool{}
 	size, cursor := 0, ""
 	for range maxPages {
-		m, err := l.ask(ctx, mcp.MethodListTools, l.params(cursor, nil), nil, "")
+		m, err := l.ask(ctx, mcp.MethodListTools, l.params(cursor, nil), &waiter{}, "")
 		if err != nil {
 			return nil, err
 		}
@@ -207,7 +207,7 @@ func (l *link) params(cursor string, call []byte) []byte {
 		members = append(members, jsonrpc.AppendString([]byte(`"cursor":`), cursor))
 	}
 	if l.era == mcp.Modern { // its version and who asks, in _meta
-		meta := mcp.ModernParams()
+		meta := mcp.ModernParamsWith(elicitation)
 		members = append(members, meta[1:len(meta)-1])
 	}
 	if len(members) == 0 {

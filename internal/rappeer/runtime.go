@@ -25,6 +25,8 @@ type Runtime struct {
 	Sign func(r *http.Request, body []byte)
 	// Status answers a message: its number for the call counts from 1. Nil: 200.
 	Status func(id string, n int) int
+	// NoViews refuses views of progress.
+	NoViews bool
 	// Client sends requests; nil: one of its own.
 	Client *http.Client
 
@@ -33,8 +35,9 @@ type Runtime struct {
 
 	mu    sync.Mutex
 	cond  *sync.Cond
-	calls map[string]*received // by the path of the callback URL
-	byID  map[string]string    // thread and id -> path, of the newest invocation
+	calls map[string]*received        // by the path of the callback URL
+	views map[string][]map[string]any // states of progress views, by thread
+	byID  map[string]string           // thread and id -> path, of the newest invocation
 }
 
 type received struct {
@@ -54,7 +57,7 @@ type Message struct {
 // Start opens the callback server.
 func (r *Runtime) Start() {
 	r.cond = sync.NewCond(&r.mu)
-	r.calls, r.byID = map[string]*received{}, map[string]string{}
+	r.calls, r.views, r.byID = map[string]*received{}, map[string][]map[string]any{}, map[string]string{}
 	r.web = httptest.NewServer(http.HandlerFunc(r.take))
 	if r.http = r.Client; r.http == nil {
 		r.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: 30 * time.Second}
@@ -78,12 +81,23 @@ func (r *Runtime) take(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	defer r.cond.Broadcast()
-	c.tries++
 	m := Message{Body: body, Raw: map[string]any{}}
 	if json.Unmarshal(body, &m.Raw) != nil {
+		c.tries++
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
+	if view, _ := m.Raw["view_type"].(string); strings.HasPrefix(view, progressView) {
+		if r.NoViews {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		content, _ := m.Raw["content"].(map[string]any)
+		thread, _ := m.Raw["group_id"].(string)
+		r.views[thread] = append(r.views[thread], content)
+		return
+	}
+	c.tries++
 	text := func(key string) string { s, _ := m.Raw[key].(string); return s }
 	m.Type, m.GroupID, m.ID, m.Text, m.ToolCallID = text("type"), text("group_id"), text("id"), text("text"), text("tool_call_id")
 	m.Subscription, _ = m.Raw["subscription"].(bool)
@@ -99,6 +113,29 @@ func (r *Runtime) take(w http.ResponseWriter, req *http.Request) {
 		}
 	}
 	c.messages = append(c.messages, m)
+}
+
+// progressView begins the type of views that tell how far calls are. They come beside
+// the messages of a call, as often as the tool server likes, and are kept apart.
+const progressView = "belay.progress."
+
+// View returns the first state of a thread's view of progress that fits, as soon as
+// it is there.
+func (r *Runtime) View(ctx context.Context, thread string, fits func(content map[string]any) bool) (map[string]any, error) {
+	defer context.AfterFunc(ctx, func() { r.mu.Lock(); defer r.mu.Unlock(); r.cond.Broadcast() })()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for seen := 0; ; r.cond.Wait() {
+		for ; seen < len(r.views[thread]); seen++ {
+			if fits(r.views[thread][seen]) {
+				return r.views[thread][seen], nil
+			}
+		}
+		if ctx.Err() != nil {
+			last := r.views[thread][max(0, len(r.views[thread])-1):]
+			return nil, fmt.Errorf("none of %d views of thread %s fits: %w; the last: %v", len(r.views[thread]), thread, context.Cause(ctx), last)
+		}
+	}
 }
 
 // Callback mints a callback URL for a call.
