@@ -78,6 +78,7 @@ func (c *Call) openDesk(web goja.Value) (goja.Value, error) {
 		},
 		"lint":  func() string { return answer(d.editor.lint(d.patience())) },
 		"start": d.start,
+		"diff":  d.diff,
 	} {
 		if err := h.Set(name, v); err != nil {
 			return nil, err
@@ -180,13 +181,32 @@ func (d *desk) empty() {
 	}
 }
 
+// diff reports what would change in a file (AT-81). It has an answer at once, for a
+// preview shows what was reported until it returned; what was begun before it is
+// done first.
+func (d *desk) diff(path, text string) {
+	d.tasks.Wait()
+	old, err := d.editor.read(path)
+	if err == nil && len(text) > MaxEditorFile {
+		err = errEditorLarge
+	}
+	if err != nil && !errors.Is(err, errEditorGone) {
+		d.call.log("warn", "editor: "+err.Error())
+		return
+	}
+	shown := string(diff.Diff(path, []byte(old), path, []byte(text)))
+	if shown == "" {
+		shown = path + ": no changes"
+	}
+	d.call.report(shown, "diff:"+path)
+}
+
 // task is what an operation does, away from the virtual machine. What it returns is
 // the script's answer; tell, if any, is run by the call's goroutine.
 func (d *desk) task(op, path, text string) (func() (value any, tell func(), err error), error) {
 	e, c := d.editor, d.call
 	warn := func(err error) func() { return func() { c.log("warn", "editor: "+err.Error()) } }
-	switch op {
-	case "read":
+	if op == "read" {
 		return func() (any, func(), error) {
 			got, err := e.read(path)
 			switch {
@@ -198,18 +218,6 @@ func (d *desk) task(op, path, text string) (func() (value any, tell func(), err 
 				return nil, warn(err), nil
 			}
 			return got, nil, nil
-		}, nil
-	case "diff":
-		return func() (any, func(), error) {
-			old, err := e.read(path)
-			if err != nil && !errors.Is(err, errEditorGone) {
-				return nil, nil, err
-			}
-			shown := string(diff.Diff(path, []byte(old), path, []byte(text)))
-			if shown == "" {
-				shown = path + ": no changes"
-			}
-			return nil, func() { c.report(shown, "diff:"+path) }, nil
 		}, nil
 	}
 	change, create, err := changeOf(op, text)

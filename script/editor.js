@@ -40,7 +40,7 @@
   put("writeToFile", (path, text) => later("write", path, content(text)));
   put("insertContent", (path, operations) => later("insert", path, edits(operations)));
   put("replaceInFile", (path, operations) => later("replace", path, edits(operations)));
-  put("openDiffEditor", (path, text) => { host.start("diff", word(path, "a path"), word(text, "the content"), () => {}, (_, message) => host.log("warn", message)); });
+  put("openDiffEditor", (path, text) => { host.diff(word(path, "a path"), word(text, "the content")); });
   put("getLintErrors", () => sync(host.lint()));
   return freeze(editor);
 })

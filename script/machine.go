@@ -61,6 +61,7 @@ func (c *Call) host(web, editor goja.Value) *goja.Object {
 		}
 	}
 	set("name", c.tool.Manifest.DisplayName)
+	set("id", c.tool.Manifest.ID)
 	set("metadata", c.tool.metadata())
 	set("missing", missing)
 	set("web", web)

@@ -121,6 +121,7 @@
   fixed(Script, "name", host.name);
   fixed(Script, "metadata", freeze(parse(host.metadata)));
   fixed(Script, "queryParameters", freeze({}));
+  fixed(Script, "directory", "/scripts/" + host.id); // leads nowhere: scripts make paths of it before they need one
   fixed(Script, "onResume", () => () => {});
   fixed(Script, "exit", (result) => { host.exit(json(result)); });
   freeze(Script);
@@ -129,8 +130,51 @@
   // Elements are kept and never rendered.
   const Fragment = freeze({ fragment: true });
   const h = (type, props, ...children) => ({ type, props: props || {}, children });
+  hidden(globalThis, "createElement", h);
+  hidden(globalThis, "Fragment", Fragment);
+  const createContext = () => freeze({ Provider: (props) => props && props.children, Consumer: () => null });
+
+  // Names of files, as texts: there are no files.
+  const slash = (p) => {
+    if (typeof p !== "string") throw new NativeTypeError("a path is a string");
+    return p;
+  };
+  const normalize = (p) => {
+    const kept = [], rooted = slash(p).startsWith("/");
+    for (const part of p.split("/")) {
+      if (part === "" || part === ".") continue;
+      if (part !== "..") kept.push(part);
+      else if (kept.length && kept[kept.length - 1] !== "..") kept.pop();
+      else if (!rooted) kept.push(part);
+    }
+    return (rooted ? "/" : "") + kept.join("/") + (kept.length && p.endsWith("/") ? "/" : "") || ".";
+  };
+  const last = (p) => slash(p).replace(/\/+$/, "").split("/").pop();
+  const extname = (p) => {
+    const name = last(p), at = name.lastIndexOf(".");
+    return at > 0 && name !== ".." ? name.slice(at) : "";
+  };
+  const dirname = (p) => {
+    const cut = slash(p).replace(/\/+$/, ""), at = cut.lastIndexOf("/");
+    return at > 0 ? cut.slice(0, at) : at === 0 || cut === "" && p !== "" ? "/" : ".";
+  };
+  const basename = (p, ext) => {
+    const name = last(p);
+    return typeof ext === "string" && ext !== "" && name !== ext && name.endsWith(ext) ? name.slice(0, -ext.length) : name;
+  };
+  const Path = freeze({
+    normalize, extname, dirname, basename,
+    join: (...parts) => normalize(parts.map(slash).filter((p) => p !== "").join("/")),
+    isAbsolute: (p) => slash(p).startsWith("/"),
+    parse: (p) => {
+      const base = last(p), ext = extname(p);
+      return { root: p.startsWith("/") ? "/" : "", dir: base === p ? "" : dirname(p), base, ext, name: ext ? base.slice(0, -ext.length) : base };
+    },
+  });
+  hidden(globalThis, "Path", Path);
+
   const __scripting = create(null);
-  Object.assign(__scripting, host.web, { Script, AssistantTool, h, Fragment, createElement: h });
+  Object.assign(__scripting, host.web, { Script, AssistantTool, h, Fragment, createElement: h, createContext, Path });
 
   class NotAvailableError extends NativeError {}
   hidden(NotAvailableError.prototype, "name", "NotAvailableError");
