@@ -84,11 +84,11 @@ func (c *climber) climb() {
 // force passes the gate and takes the rungs, then waits for evidence. It
 // returns why force was not used, if that was the gate's answer.
 func (c *climber) force() (held string) {
-	c.extend()
+	c.extend(c.ladder.KillAfter)
 	if held, ok := c.gate(); !ok {
 		return held
 	}
-	c.extend()
+	c.extend(c.ladder.KillAfter)
 	list := rungs(c.stopper, c.ladder)
 	for i := 0; i < len(list); i++ {
 		if c.straight() {
@@ -98,15 +98,32 @@ func (c *climber) force() (held string) {
 		if !ok || c.rest(time.Now().Add(list[i].wait), failed) == ended {
 			return ""
 		}
+		c.extend(0)
 	}
-	for c.rest(c.giveUp, nil) == pressed { // a press after the last step finds nothing left to take
+	for stood := false; ; {
+		switch c.rest(c.giveUp, nil) {
+		case ended:
+			return ""
+		case pressed: // nothing is left to take
+		case timeUp:
+			if stood || time.Since(c.giveUp) < standstill {
+				return ""
+			}
+			stood = true
+			c.extend(0)
+		}
 	}
-	return ""
 }
 
-// extend moves the giving up so far that all steps have their time before it.
-func (c *climber) extend() {
-	if least := time.Now().Add(c.ladder.KillAfter + confirmMargin); c.giveUp.Before(least) {
+// standstill is by how much the climber wakes up late when the whole machine
+// stood still: then whoever was to bring the evidence stood still, too, and has
+// confirmMargin once more.
+const standstill = confirmMargin / 4
+
+// extend moves the giving up so far that steps which need this time have it, and
+// the last of them its margin for evidence, however late that step came.
+func (c *climber) extend(steps time.Duration) {
+	if least := time.Now().Add(steps + confirmMargin); c.giveUp.Before(least) {
 		c.giveUp = least
 	}
 }

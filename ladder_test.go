@@ -464,3 +464,39 @@ func TestASecondStopAfterGivingUpClimbsAgain(t *testing.T) {
 		}
 	})
 }
+
+// A machine that stood still (a paused guest, a suspended laptop, one that is
+// overrun) between the last step and its evidence, or before the last step, does
+// not make Belay give up on work whose end was about to be seen.
+func TestLadderOutlastsAStandstill(t *testing.T) {
+	for name, before := range map[string]Means{"before the kill": StepTerminate, "after the kill": StepKill} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // the giving up is two seconds after the last step, in real time: a lock is held, which no bubble sees
+			tree := NewTree(Options{})
+			t.Cleanup(func() { _ = tree.Close(context.Background()) })
+			tool := &script{on: map[Means]method{}}
+			freeze := func() {
+				tree.mu.Lock() // nobody gets any further
+				time.Sleep(confirmMargin + standstill + 100*time.Millisecond)
+				tree.mu.Unlock()
+			}
+			if before == StepTerminate {
+				tool.on[StepTerminate] = func(context.Context, *Cancellation) (*Evidence, error) { freeze(); return nil, nil }
+			}
+			tool.on[StepKill] = func(ctx context.Context, c *Cancellation) (*Evidence, error) {
+				if before == StepKill {
+					freeze()
+				}
+				time.Sleep(100 * time.Millisecond) // a process does not vanish at once
+				return saw(gone)(ctx, c)
+			}
+			r := register(t, tree, Spec{Stopper: killer{teller{tool}}, Ladder: Ladder{Grace: 10 * time.Millisecond, KillAfter: 10 * time.Millisecond, ConfirmAfter: time.Millisecond}})
+			r.Cancel(byUser())
+			receipt := wait(t, r)
+			if receipt.Verdict != Confirmed || receipt.Work != Stopped {
+				t.Errorf("receipt %+v", receipt)
+			}
+			wantSteps(t, "timeline", timeline(receipt), StepRequested, StepTold, StepTerminate, StepKill, StepEvidence)
+		})
+	}
+}

@@ -125,7 +125,7 @@ func (e *Evidence) ends() bool {
 type Ladder struct {
 	Grace        time.Duration // from the Stop to the first force; default 2 s
 	KillAfter    time.Duration // from the first force to the kill; default 3 s
-	ConfirmAfter time.Duration // from the Stop to giving up; default 10 s, at least Grace + KillAfter + 2 s
+	ConfirmAfter time.Duration // from the Stop to giving up; default 10 s, at least Grace + KillAfter + 2 s; never less than 2 s after the last step
 }
 
 // The default times of a [Ladder].

@@ -313,7 +313,7 @@ func TestConcurrentCancels(t *testing.T) {
 	for _, a := range answers {
 		c := into[cancelled](t, a, 200)
 		if c.Status != "cancelled" || deref(c.Verdict) != belay.Confirmed || !run.IsZero() && *c.Run != run {
-			t.Errorf("%+v", c)
+			t.Errorf("%s, work %s: %+v", deref(c.Verdict), deref(c.Work), c)
 		}
 		if run = *c.Run; c.Affected {
 			affected, reason = affected+1, *c.Reason
