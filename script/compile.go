@@ -54,7 +54,7 @@ func bundle(dir, source string) (string, error) {
 		Plugins:       []api.Plugin{inside(dir)},
 	})
 	if len(result.Errors) > 0 {
-		return "", fmt.Errorf("%w: %s", ErrSource, mistakes(result.Errors))
+		return "", fmt.Errorf("%w: %w", ErrSource, mistakes(result.Errors))
 	}
 	if len(result.OutputFiles) != 1 {
 		return "", fmt.Errorf("%w: it compiled to %d files, not to one", ErrSource, len(result.OutputFiles))
@@ -109,17 +109,40 @@ func within(dir, path string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// mistakes are the compiler's messages, each with its place.
-func mistakes(list []api.Message) string {
+// Mistake is one message of the compiler, with its place; Line and Column count from
+// 1, and are 0 where there is no place.
+type Mistake struct {
+	File         string
+	Line, Column int
+	Text         string
+}
+
+// Mistakes are what keeps a script from being compiled, as an error.
+type Mistakes []Mistake
+
+func (list Mistakes) Error() string {
 	lines := make([]string, 0, len(list))
 	for _, m := range list {
 		text := m.Text
-		if l := m.Location; l != nil {
-			text = fmt.Sprintf("%s:%d:%d: %s", l.File, l.Line, l.Column+1, m.Text)
+		if m.Line > 0 {
+			text = fmt.Sprintf("%s:%d:%d: %s", m.File, m.Line, m.Column, m.Text)
 		}
 		lines = append(lines, text)
 	}
 	return strings.Join(lines, "; ")
+}
+
+// mistakes are the compiler's messages.
+func mistakes(list []api.Message) Mistakes {
+	all := make(Mistakes, 0, len(list))
+	for _, m := range list {
+		mistake := Mistake{Text: m.Text}
+		if l := m.Location; l != nil {
+			mistake.File, mistake.Line, mistake.Column = l.File, l.Line, l.Column+1
+		}
+		all = append(all, mistake)
+	}
+	return all
 }
 
 // program turns a bundle into what the interpreter runs.

@@ -28,9 +28,10 @@ type Options struct {
 	AutoApprove bool
 	Network     *script.Network // where scripts may connect to; nil: nowhere
 	Editor      *script.Editor  // the folder of tools that are for the editor only; nil: none (AT-44)
-	AtOnce      int           // calls of one tool at once; 0: DefaultAtOnce
-	AskTimeout  time.Duration // for an answer to a dialog; 0: 10 min (AT-61)
-	Log         *slog.Logger  // the scripts' console; nil: nothing
+	Test        bool            // tests of scripts are listed, and can be called
+	AtOnce      int             // calls of one tool at once; 0: DefaultAtOnce
+	AskTimeout  time.Duration   // for an answer to a dialog; 0: 10 min (AT-61)
+	Log         *slog.Logger    // the scripts' console; nil: nothing
 }
 
 // Worker serves tools. Its methods are safe for concurrent use.
@@ -62,7 +63,7 @@ func (w *Worker) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	for _, tool := range w.o.Tools {
 		server.AddTool(&mcp.Tool{
 			Name: tool.Manifest.ID, Title: tool.Manifest.DisplayName, Description: tool.Manifest.Description,
-			InputSchema: json.RawMessage(tool.Schema()),
+			InputSchema: json.RawMessage(tool.Schema()), Meta: w.testMeta(tool),
 		}, w.handler(tool))
 	}
 	if err := w.acks.Install(server); err != nil {
@@ -99,6 +100,7 @@ func (w *Worker) handler(tool *script.Tool) mcp.ToolHandler {
 		call, err := tool.Call(params, script.Options{
 			Grace: w.o.Grace, KillAfter: w.o.KillAfter, AutoApprove: w.o.AutoApprove, Network: w.o.Network,
 			Editor: w.o.Editor,
+			Test:   w.rehearsal(req),
 			Hooks: script.Hooks{
 				Report: w.reporter(ctx, req),
 				Log:    w.logger(tool),
