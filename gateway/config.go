@@ -116,9 +116,9 @@ type Config struct {
 	MaxLine      int           // bytes of one message; default 16 MiB
 	StartWait    time.Duration // how long a fresh process may take to be put into the session; default 30 s
 
-	// Spares is how many processes for calls are kept ready, with IsolationCall and for
-	// a server that is RestartSafe only: one, and one more for each that is at work. Nobody else's calls
-	// ever get them.
+	// Spares is how many processes for calls are kept ready at most, with IsolationCall
+	// and for a server that is RestartSafe only: as many as are at work, and one when
+	// none is. They are the session's own: nobody else's calls ever get them.
 	Spares int
 
 	// IdleMemory is how much memory a process may have to be kept for another call,

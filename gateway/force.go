@@ -28,6 +28,7 @@ type forcing struct {
 		done chan struct{}
 	}
 	asked time.Time // when SIGTERM was sent; zero: it was not. Guarded by Session.mu
+	kill  bool      // the kill has begun: its evidence counts. Guarded by Session.mu
 	bury  sync.Once
 }
 
@@ -129,6 +130,9 @@ func (u *upstream) takeStep(f *forcing, step int) {
 		u.terminate(f)
 		return
 	}
+	u.s.mu.Lock()
+	f.kill = true
+	u.s.mu.Unlock()
 	if e := u.letCleanUp(f); e != nil {
 		f.bury.Do(func() { u.buried(*e) })
 		return
@@ -159,7 +163,12 @@ func (u *upstream) terminate(f *forcing) {
 	ctx, end := context.WithTimeoutCause(u.s.life, ladder.KillAfter+killMargin, errStepOver)
 	defer end()
 	e, err := u.tree.Terminate(ctx, f.sel, ladder.Grace/2)
+	u.s.mu.Lock()
+	killing := f.kill
+	u.s.mu.Unlock()
 	switch {
+	case killing: // who was killed has not ended because it was asked
+		return
 	case e != nil && e.Kind == belay.SeenProcessGone:
 		f.bury.Do(func() { u.buried(*e) })
 		return

@@ -135,13 +135,13 @@ func (s *Session) wantedLocked() (want int) {
 	return want + max(0, s.sparesLocked()-len(s.idle))
 }
 
-// sparesLocked is how many idle workers there should be: one more than are at
-// work, so that a session with little to do holds few.
+// sparesLocked is how many idle workers there should be: as many as are at work,
+// and one when none is, so that a session with little to do holds few.
 func (s *Session) sparesLocked() int {
 	if s.cfg.Spares == 0 || !s.warm {
 		return 0
 	}
-	return min(s.cfg.Spares, 1+s.leased-s.coming-len(s.idle))
+	return min(s.cfg.Spares, max(1, s.leased-s.coming-len(s.idle)))
 }
 
 // warmLocked has spares made from now on: a fresh process can be put into the

@@ -21,6 +21,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == puppetMarker {
 		puppet(os.Args[2])
 	}
+	if len(os.Args) > 4 && os.Args[1] == scriptMarker {
+		scriptWorker(os.Args[2:])
+	}
 	// Most tests wait for times to pass, few compute: more at once than there
 	// are processors. A -parallel on the command line wins.
 	_ = flag.Set("test.parallel", "8")
