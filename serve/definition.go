@@ -86,7 +86,7 @@ func (d *Definition) gateway(o *Options) gateway.Config {
 		Facts:        d.factsFor(o), Cgroup: o.Cgroup,
 		Tree: o.Tree, Parent: o.Parent, Owner: o.Owner, Labels: d.Labels,
 		Log: o.Log, Idle: o.Idle, Ticket: o.Ticket,
-		Gate: o.Gate, Placer: o.Placer, Counter: o.Counter, PassCancels: o.PassCancels, NameRuns: o.NameRuns, Trace: o.Trace,
+		Gate: o.Gate, Placer: o.Placer, Asker: o.Asker, Counter: o.Counter, PassCancels: o.PassCancels, NameRuns: o.NameRuns, Trace: o.Trace,
 	}
 	if len(d.Command) == 0 {
 		c.Isolation = gateway.IsolationShared // there is no process to be isolated

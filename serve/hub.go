@@ -40,10 +40,11 @@ type Options struct {
 	AllowedHosts   []string
 	AllowedOrigins []string
 
-	// Gate, Placer, Counter, PassCancels, NameRuns and Trace are those of
+	// Gate, Placer, Asker, Counter, PassCancels, NameRuns and Trace are those of
 	// [gateway.Config], of every session.
 	Gate        gateway.Gate
 	Placer      gateway.Placer
+	Asker       gateway.Asker
 	Counter     gateway.Counter
 	PassCancels bool
 	NameRuns    bool

@@ -18,8 +18,14 @@ type Lone struct{ e *endpoint }
 // NewLone serves a definition at path. Unlike a hub's its name may be any text.
 // An error matches [ErrDefinition].
 func NewLone(o Options, d Definition, path string) (*Lone, error) {
-	if d.Name == "" || len(d.Command) > 0 || (d.URL != "") == (d.Serve != nil) {
-		return nil, fmt.Errorf("%w: a server at a path of its own needs a name, and either a url or a function", ErrDefinition)
+	ways := 0
+	for _, is := range []bool{d.URL != "", d.Serve != nil, d.Scripts != nil} {
+		if is {
+			ways++
+		}
+	}
+	if d.Name == "" || len(d.Command) > 0 || ways != 1 {
+		return nil, fmt.Errorf("%w: a server at a path of its own needs a name, and one of a url, scripts and a function", ErrDefinition)
 	}
 	if !strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") || untidy(path) {
 		return nil, fmt.Errorf("%w: %q cannot be the path of a server", ErrDefinition, path)
