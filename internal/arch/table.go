@@ -222,6 +222,10 @@ var Table = []Row{
 	},
 
 	{
+		"script/examples", 0, nil, nil,
+		"scripts as data, unpacked for whoever serves them; needs neither the host nor the engine",
+	},
+	{
 		"lease", 2,
 		[]string{".", "internal/egress"},
 		nil,

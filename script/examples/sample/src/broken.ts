@@ -1,0 +1,2 @@
+// A mistake to be found.
+export const half = (n: number) => n /
