@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,6 +39,8 @@ var (
 	errTopLevel = fmt.Errorf("%w: its top level ran for more than %s", ErrRegistration, TopLevelLimit)
 	errExit     = errors.New("Script.exit")
 	errNever    = errors.New("the loop is empty")
+	errCPU      = errors.New("the processor time is used up")
+	errCrashed  = errors.New("the interpreter failed")
 )
 
 //go:embed prelude.js
@@ -77,6 +80,11 @@ type Options struct {
 	AutoApprove bool          // the person allows tools that permit it to go on unasked (AT-43)
 	Editor      *Editor       // the folder of tools that are for the editor only; nil: none (AT-44)
 	Test        *Rehearsal    // of a test; nil: a real call
+
+	// CPU bounds how long the interpreter may run for this call, all its jobs together
+	// and by the clock of the wall, so that a busy machine counts as well; what the
+	// script waits for does not count. Zero: no bound (AT-88).
+	CPU time.Duration
 }
 
 // Ending says how a call's script came to its end.
@@ -122,6 +130,7 @@ type Call struct {
 	settled bool
 	reports map[string]bool
 	lastID  string
+	ran     time.Duration // by the interpreter, until its last job
 	exit    []byte
 	exited  bool
 	tests   *[]TestCall // where calls of test functions are noted; nil: nowhere
@@ -240,6 +249,11 @@ func (c *Call) start() error {
 // force.
 func (c *Call) drive(done func() bool) error {
 	for !done() {
+		if !c.told && c.isCancelled() { // before anything that the script would do next (AT-15)
+			if err := c.do(func() error { c.runOnCancel(); return nil }); err != nil {
+				return err
+			}
+		}
 		job, idle := c.loop.next()
 		switch {
 		case c.isOver():
@@ -267,16 +281,45 @@ func (c *Call) do(job func() error) (err error) {
 	}
 	c.busy = true
 	c.mu.Unlock()
+	left := c.meter()
 	defer func() {
+		left()
 		c.mu.Lock()
 		c.busy = false
 		c.vm.ClearInterrupt() // one that came too late must not hit the next job
 		c.mu.Unlock()
+		if bug := recover(); bug != nil {
+			err = c.crashed(bug)
+		}
 	}()
 	if thrown := c.vm.Try(func() { err = job() }); thrown != nil {
 		err = thrown
 	}
 	return err
+}
+
+// meter counts one job's time, and interrupts the job that uses up what its call may
+// have. The returned function ends the counting.
+func (c *Call) meter() (done func()) {
+	if c.options.CPU <= 0 {
+		return func() {}
+	}
+	begin := time.Now()
+	limit := time.AfterFunc(c.options.CPU-c.ran, func() { c.interruptBusy(errCPU) })
+	return func() {
+		limit.Stop()
+		c.ran += time.Since(begin)
+	}
+}
+
+// crashed is what becomes of a call whose script found a mistake in the interpreter:
+// it fails alone, and its machine is not used any more.
+func (c *Call) crashed(bug any) error {
+	c.mu.Lock()
+	c.over = true
+	c.mu.Unlock()
+	c.log("error", fmt.Sprintf("the interpreter failed: %v\n%s", bug, debug.Stack()))
+	return errCrashed
 }
 
 func (c *Call) isOver() bool {
@@ -298,12 +341,8 @@ func (c *Call) settle(r Result) {
 func (c *Call) conclude(err error) Ended {
 	c.phase, c.ended.Ending = finished, Returned
 	interrupted := (*goja.InterruptedError)(nil)
-	switch {
-	case err == nil, errors.Is(err, errNever):
-	case errors.As(err, &interrupted), errors.Is(err, errBroken):
-		if !c.exited {
-			c.ended.Ending = Interrupted
-		}
+	if (errors.As(err, &interrupted) || errors.Is(err, errBroken)) && !c.exited {
+		c.ended.Ending = Interrupted
 	}
 	if c.isCancelled() {
 		c.runOnCancel() // if it was busy all the time (AT-34)
@@ -315,23 +354,47 @@ func (c *Call) conclude(err error) Ended {
 	case c.exited:
 		c.ended.Result = parseResult(c.exit)
 	case c.settled:
-	case errors.Is(err, errNever):
-		c.ended.Result = failure(TextNever)
 	default:
-		c.ended.Result = failure(errorText(thrown(err)))
+		c.ended.Result = failure(errorText(c.thrown(err)))
 	}
 	return c.ended
 }
 
 // thrown is what an error says to a model: the message of what was thrown, and no
-// stack (AT-70).
-func thrown(err error) string {
-	exception := (*goja.Exception)(nil)
-	if errors.As(err, &exception) {
-		text, _, _ := strings.Cut(exception.Error(), " at ")
-		return text
+// stack (AT-70). It is run by the call's goroutine.
+func (c *Call) thrown(err error) string {
+	deep, exception := (*goja.StackOverflowError)(nil), (*goja.Exception)(nil)
+	switch {
+	case errors.Is(err, errNever):
+		return TextNever
+	case errors.Is(err, errCPU):
+		return TextCPU
+	case errors.As(err, &deep):
+		return TextDeep
+	case errors.As(err, &exception):
+		return c.shown(exception)
 	}
 	return err.Error()
+}
+
+// shown is the text of what was thrown. To make it may run code of the script's,
+// which may throw again, or never end.
+func (c *Call) shown(e *goja.Exception) (text string) {
+	if e.Value() == nil {
+		return "the tool threw nothing"
+	}
+	limit := time.AfterFunc(OnCancelLimit, func() { c.vm.Interrupt(errSlow) })
+	defer func() {
+		limit.Stop()
+		c.vm.ClearInterrupt()
+		if recover() != nil { // the interrupt is no exception to Try
+			text = textOdd
+		}
+	}()
+	if c.vm.Try(func() { text = cut(e.Value().String()) }) != nil {
+		return textOdd
+	}
+	return text
 }
 
 func errorText(message string) string {

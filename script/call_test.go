@@ -297,37 +297,6 @@ AssistantTool.registerExecuteToolWithApproval<any>(async () => { AssistantTool.r
 	}
 }
 
-// TestManyCalls stops half of a crowd (acceptance 6, 16).
-func TestManyCalls(t *testing.T) {
-	tool := project(t, false, execute(`
-		const mine = params.n
-		AssistantTool.onCancel = () => "partial " + mine
-		AssistantTool.setState("n", mine)
-		await new Promise(r => setTimeout(r, 20 + mine % 50))
-		return {success: true, message: String(AssistantTool.getState("n"))}`))
-	var all sync.WaitGroup
-	for n := range 300 {
-		all.Go(func() {
-			call, err := tool.Call(fmt.Appendf(nil, `{"n":%d}`, n), Options{})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			ctx, cancel := context.WithCancelCause(context.Background())
-			defer cancel(theStop)
-			if n%2 == 0 {
-				time.AfterFunc(time.Duration(n%60)*time.Millisecond, func() { cancel(theStop) })
-			}
-			e := call.Run(ctx)
-			if e.Cancelled && e.Partial && e.Message != fmt.Sprint("partial ", n) ||
-				!e.Cancelled && text(e.Result) != fmt.Sprint(n) || e.Cancelled && n%2 == 1 {
-				t.Errorf("call %d ended %+v", n, e)
-			}
-		})
-	}
-	all.Wait()
-}
-
 // TestLoadRefuses names what is wrong with a project (acceptance: bad input).
 func TestLoadRefuses(t *testing.T) {
 	for name, test := range map[string]struct{ source, want string }{

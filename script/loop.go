@@ -75,11 +75,17 @@ func (l *loop) await() (done func(job func() error)) {
 	}
 }
 
+// MaxTimers bounds the timers that one call has open.
+const MaxTimers = 10_000
+
 // after runs a job when the time has come, and again and again if every is set. It
-// returns a number for stop.
+// returns a number for stop, negative when there are too many.
 func (l *loop) after(wait, every time.Duration, job func() error) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(l.timers) >= MaxTimers {
+		return -1
+	}
 	l.lastID++
 	id := l.lastID
 	if l.finished {

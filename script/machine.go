@@ -129,7 +129,7 @@ func (c *Call) invoke(fn goja.Callable) error {
 		return err
 	}
 	if !c.isCancelled() {
-		c.log("error", "uncaught: "+thrown(err))
+		c.log("error", "uncaught: "+c.thrown(err))
 	}
 	return nil
 }

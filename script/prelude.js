@@ -104,7 +104,9 @@
   const timer = (every) => (fn, ms, ...args) => {
     if (typeof fn !== "function") throw new NativeTypeError("a timer takes a function");
     ms = +ms;
-    return host.timer(() => { apply(fn, undefined, args); }, ms >= 1 ? ms : 0, every);
+    const id = host.timer(() => { apply(fn, undefined, args); }, ms >= 1 ? ms : 0, every);
+    if (id < 0) throw new NativeRangeError("too many timers are open");
+    return id;
   };
   hidden(globalThis, "setTimeout", timer(false));
   hidden(globalThis, "setInterval", timer(true));

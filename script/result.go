@@ -16,6 +16,11 @@ const (
 	TextInvalid = "Error: the tool returned an invalid result."
 	TextNever   = "Error: the tool never finished."
 	TextBusy    = "Error: the tool is busy."
+	TextMemory  = "Error: the tool ran out of memory."
+	TextCPU     = "Error: the tool used up its processor time."
+	TextDeep    = "Error: the tool called itself too deeply."
+
+	textOdd = "the tool threw something that cannot be shown" // as the prelude says
 )
 
 // Result is what a call ended with, if it was not stopped.

@@ -101,7 +101,7 @@ func (c *Call) runOnCancel() {
 			message, partial = f.Argument(0).String(), true
 			return nil
 		}
-		_, err := c.script.cancel(goja.Undefined(), c.vm.ToValue(store))
+		err := c.handBack(store)
 		limit.Stop()
 		if interrupted := (*goja.InterruptedError)(nil); errors.As(err, &interrupted) && !partial {
 			c.log("warn", "onCancel was interrupted after "+OnCancelLimit.String())
@@ -109,6 +109,18 @@ func (c *Call) runOnCancel() {
 	}
 	c.ended.Message, c.ended.Partial = cut(message), partial
 	c.tellCancelled(c.ended.Message, partial)
+}
+
+// handBack calls onCancel. Behind a job that found a mistake in the interpreter the
+// machine may fail again: then there is no message.
+func (c *Call) handBack(store func(goja.FunctionCall) goja.Value) (err error) {
+	defer func() {
+		if bug := recover(); bug != nil {
+			err = c.crashed(bug)
+		}
+	}()
+	_, err = c.script.cancel(goja.Undefined(), c.vm.ToValue(store))
+	return err
 }
 
 // hand says that onCancel has the virtual machine: it has its own limit, and no
@@ -141,6 +153,6 @@ func (c *Call) tellCancelled(message string, partial bool) {
 
 func (c *Call) log(level, message string) {
 	if c.options.Log != nil {
-		c.options.Log(level, message)
+		c.options.Log(level, cut(message))
 	}
 }

@@ -1,16 +1,36 @@
 package script
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/dop251/goja"
 )
 
-// try runs the script's top level once, as every call will, and looks at what it
-// registered (AT-42, AT-86).
+// tryLimit is when a top level is given up that no interrupt reaches.
+const tryLimit = TopLevelLimit + time.Second
+
+// try is register with an end. A builtin that runs on cannot be ended from here: its
+// goroutine stays until it ends, or the process does.
 func (t *Tool) try() error {
+	tried := make(chan error, 1)
+	go func() { tried <- t.register() }() // see above; nothing of it is used once it was given up
+	limit := time.NewTimer(tryLimit)
+	defer limit.Stop()
+	select {
+	case err := <-tried:
+		return err
+	case <-limit.C:
+		return fmt.Errorf("%w, inside a builtin that cannot be interrupted", errTopLevel)
+	}
+}
+
+// register runs the script's top level once, as every call will, and looks at what
+// it registered (AT-42, AT-86).
+func (t *Tool) register() error {
 	c := t.call([]byte("{}"), Options{})
 	defer c.close()
 	c.tests = &t.tests
@@ -20,7 +40,7 @@ func (t *Tool) try() error {
 				return why
 			}
 		}
-		return fmt.Errorf("%w: its top level threw: %s", ErrRegistration, place(err))
+		return fmt.Errorf("%w: its top level threw: %s", ErrRegistration, c.place(err))
 	}
 	var kinds []string
 	if err := c.do(func() error {
@@ -50,10 +70,13 @@ func (t *Tool) try() error {
 }
 
 // place is what was thrown, with the line that threw it.
-func place(err error) string {
-	exception := (*goja.Exception)(nil)
-	if errors.As(err, &exception) {
-		return exception.Error()
+func (c *Call) place(err error) string {
+	text, exception := c.thrown(err), (*goja.Exception)(nil)
+	if !errors.As(err, &exception) || len(exception.Stack()) == 0 {
+		return text
 	}
-	return err.Error()
+	var at bytes.Buffer
+	frame := exception.Stack()[0]
+	frame.Write(&at)
+	return text + " at " + at.String()
 }

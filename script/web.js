@@ -63,7 +63,8 @@
     static abort(reason) { const s = new AbortSignal(inside); fire(s, inside, reason); return s; }
     static timeout(ms) {
       const s = new AbortSignal(inside);
-      host.timer(() => fire(s, inside, new DOMException("The operation timed out.", "TimeoutError")), +ms >= 1 ? +ms : 0, false);
+      const id = host.timer(() => fire(s, inside, new DOMException("The operation timed out.", "TimeoutError")), +ms >= 1 ? +ms : 0, false);
+      if (id < 0) throw new NativeRangeError("too many timers are open");
       return s;
     }
     static any(list) {

@@ -26,6 +26,7 @@ type Options struct {
 	Grace       time.Duration  // see [script.Options]
 	KillAfter   time.Duration
 	AutoApprove bool
+	CPU         time.Duration   // of one call's interpreter; 0: no bound
 	Network     *script.Network // where scripts may connect to; nil: nowhere
 	Editor      *script.Editor  // the folder of tools that are for the editor only; nil: none (AT-44)
 	Test        bool            // tests of scripts are listed, and can be called
@@ -98,7 +99,7 @@ func (w *Worker) handler(tool *script.Tool) mcp.ToolHandler {
 			params = []byte("{}")
 		}
 		call, err := tool.Call(params, script.Options{
-			Grace: w.o.Grace, KillAfter: w.o.KillAfter, AutoApprove: w.o.AutoApprove, Network: w.o.Network,
+			Grace: w.o.Grace, KillAfter: w.o.KillAfter, AutoApprove: w.o.AutoApprove, CPU: w.o.CPU, Network: w.o.Network,
 			Editor: w.o.Editor,
 			Test:   w.rehearsal(req),
 			Hooks: script.Hooks{
@@ -120,6 +121,7 @@ func (w *Worker) handler(tool *script.Tool) mcp.ToolHandler {
 		}
 		defer w.leave(tool, call)
 		ended := call.Run(ctx)
+		stopack.Ended(ctx, string(ended.Ending))
 		if ended.Cancelled {
 			return nil, errCancelled
 		}
