@@ -56,6 +56,7 @@ type call struct {
 	answered    bool
 	dropped     bool               // was stopped while it waited for a process
 	withdrawn   bool               // was stopped before a byte of it was written
+	blamed      bool               // its process is named as its survivor
 	asked       chan struct{}      // of a task: closed when tasks/cancel was sent, or is not needed
 	told        bool               // asked is closed
 	elicits     bool               // its modern caller takes questions between two legs
@@ -390,8 +391,14 @@ func (c *call) judgeLocked(e belay.Evidence) {
 func (c *call) follow(said belay.Evidence, judged chan<- struct{}) {
 	children := c.children(0) // what was born before the answer is seen
 	e, open := said, said.Open
-	if len(children) > 0 {
+	c.s.mu.Lock()
+	blamed := c.blamed && len(children) == 0
+	c.s.mu.Unlock()
+	switch {
+	case len(children) > 0:
 		e.Open, e.Survivors = true, supervise.Processes(children)
+	case blamed: // the server is done with the call after all, which its process survives by right
+		c.run.Observe(belay.Evidence{Kind: belay.SeenSurvivors, Detail: "nothing of the call is left; its process works for other calls"})
 	}
 	c.run.Observe(e)
 	close(judged)

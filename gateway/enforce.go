@@ -162,9 +162,13 @@ func (c *call) lonely(since time.Time) bool {
 // reply is not believed under strict (MCP-G33). Once force is used on the
 // process it is too late to say so.
 func (c *call) serverDone() bool {
-	strict := c.strict()
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
+	return c.serverDoneLocked()
+}
+
+func (c *call) serverDoneLocked() bool {
+	strict := c.strict()
 	if c.up == nil || c.up.force != nil {
 		return false
 	}
@@ -196,12 +200,13 @@ func (u *upstream) drain(ctx context.Context, c *call) error {
 		select {
 		case <-changed:
 		case <-limit.C:
-			err = u.blocked()
+			err = u.blocked(c)
 		case <-ctx.Done():
 			err = restrain("nothing was left to stop")
 		}
 		s.mu.Lock()
 		if err != nil {
+			u.supersedeLocked(c)
 			u.undrainLocked()
 			return err
 		}
@@ -243,8 +248,26 @@ func (u *upstream) undrainLocked() {
 	}
 }
 
-// blocked names the calls for whose sake no force was used.
-func (u *upstream) blocked() error {
+// supersedeLocked gives a process up on which a call was left that should have ended
+// by force: it works on for the calls that are in flight there and gets no others,
+// and is ended when they are done, which is then the proof. Only where a restart
+// loses nothing.
+func (u *upstream) supersedeLocked(c *call) {
+	if !u.s.cfg.RestartSafe || !c.strict() || u.dead || c.serverDoneLocked() {
+		return
+	}
+	u.superseded = true
+	if u.s.current == u {
+		u.s.current = nil
+	}
+}
+
+// blocked names the calls for whose sake no force was used on c, and the process
+// that lives on for them.
+func (u *upstream) blocked(c *call) error {
+	if c.strict() {
+		u.blame(c)
+	}
 	u.s.mu.Lock()
 	defer u.s.mu.Unlock()
 	r := &belay.Restraint{}
@@ -256,6 +279,22 @@ func (u *upstream) blocked() error {
 	r.Why = fmt.Sprintf("other calls were still in flight on the same process after %s: %v", u.s.cfg.Drain, r.Blocking)
 	u.s.log.Warn("a call could not be stopped by force: other calls are in flight on its process", "blocking", r.Blocking)
 	return r
+}
+
+// blame puts the process that a call should have ended with on its receipt, alive.
+func (u *upstream) blame(c *call) {
+	for _, p := range u.look.processes(0) {
+		if p.PID != u.tree.PID() {
+			continue
+		}
+		u.s.mu.Lock()
+		c.blamed = true
+		u.s.mu.Unlock()
+		c.run.Observe(belay.Evidence{
+			Kind: belay.SeenSurvivors, Survivors: supervise.Processes([]proc.Process{p}),
+			Detail: "the process of the call lives on for other calls",
+		})
+	}
 }
 
 // circuit is how many forced restarts within a minute are too many (DESIGN 11, 3).

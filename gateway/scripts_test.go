@@ -144,3 +144,142 @@ func (r *rig) wantConfirmed(id string) *belay.Receipt {
 	}
 	return receipt
 }
+
+// TestAT88_AtOnce: of one tool a principal has so many calls at once, the stopped
+// ones included until they are over; one more is told that the tool is busy. Other
+// tools are not concerned, nor the same tool in the hands of another principal.
+func TestAT88_AtOnce(t *testing.T) {
+	t.Parallel()
+	r := scriptRig(t, 0, func(c *Config) { c.AtOnce = 2 }, "steps", "regex", "quick")
+	r.start2("1", "a")
+	r.start2("2", "b")
+	r.ok(r.Call("3", "steps", key("c"), ""))
+	if m, err := r.Expect("3"); err != nil || m.Text() != "Error: the tool is busy." || !strings.Contains(m.Raw, `"isError":true`) {
+		t.Errorf("%v %s", err, m.Raw)
+	}
+	if o := r.run("3").Info().Outcome; o != belay.Failed {
+		t.Errorf("outcome %s", o)
+	}
+	if m := r.ask("quick", key("q")); m.Text() != "quick q" {
+		t.Errorf("another tool: %s", m.Raw)
+	}
+	r.ok(r.Cancel("1", ""))
+	r.wantConfirmed("1")
+	r.start2("4", "d")
+	if r.lines(" c tick ") != 0 {
+		t.Error("the call that was refused was started")
+	}
+	for i, id := range []string{"5", "6"} {
+		r.ok(r.Call(id, "regex", key("r"+id), ""))
+		r.seen("r"+id, "tick")
+		_ = i
+	}
+	r.ok(r.Cancel("5", ""))
+	r.ok(r.Call("7", "regex", key("no"), ""))
+	if m, err := r.Expect("7"); err != nil || m.Text() != "Error: the tool is busy." {
+		t.Errorf("a stopped call that is at work has given its place away: %v %s", err, m.Raw)
+	}
+	r.wantConfirmed("5")
+	for _, id := range []string{"2", "4", "6"} {
+		r.ok(r.Cancel(id, ""))
+		r.wantConfirmed(id)
+	}
+}
+
+// TestOutOfMemory: a script that takes more memory than its worker may have ends
+// with its worker: its caller is told so in words, the calls beside it go on, and
+// the next call works. One that makes much garbage is left alone.
+func TestOutOfMemory(t *testing.T) {
+	for _, isolation := range []Isolation{IsolationCall, IsolationShared} {
+		for _, tool := range []string{"hoard", "giant"} {
+			t.Run(string(isolation)+"/"+tool, func(t *testing.T) {
+				t.Parallel()
+				r := scriptRig(t, 64, func(c *Config) { c.Isolation = isolation }, tool, "steps", "quick")
+				r.start2("1", "beside")
+				beside := r.w.Pids("beside")[0]
+				m := r.ask(tool, key("k"))
+				if m.Text() != "Error: the tool ran out of memory." || !strings.Contains(m.Raw, `"isError":true`) {
+					t.Fatalf("%s", m.Raw)
+				}
+				if n := r.lines(" k tick "); n == 0 {
+					t.Error("it never ran")
+				}
+				if left := faketool.WaitDead(r.w.Pids("k"), 5*time.Second); len(left) > 0 {
+					t.Errorf("the worker is alive: %v", left)
+				}
+				if isolation == IsolationCall {
+					if !r.works("beside", 5*time.Second) || !faketool.Alive(beside) {
+						t.Error("a call beside it was harmed")
+					}
+					r.ok(r.Cancel("1", ""))
+					r.wantConfirmed("1")
+				} else if m, err := r.Expect("1"); err != nil || m.Text() != "Error: the tool ran out of memory." {
+					t.Errorf("the call that shared its worker: %v %s", err, m.Raw)
+				}
+				if m := r.ask("quick", key("q")); m.Text() != "quick q" {
+					t.Errorf("the next call: %s", m.Raw)
+				}
+			})
+		}
+	}
+}
+
+// TestIdleMemory: a worker that has grown is not kept for another call.
+func TestIdleMemory(t *testing.T) {
+	t.Parallel()
+	r := scriptRig(t, 0, func(c *Config) { c.IdleMemory = 1 }, "quick", "pid")
+	r.ask("pid", key("k"))
+	first := r.w.Pids("k")
+	if left := faketool.WaitDead(first, 10*time.Second); len(left) > 0 {
+		t.Errorf("it was kept: %v", left)
+	}
+	r.ask("pid", key("k"))
+	if pids := r.w.Pids("k"); len(pids) != 2 {
+		t.Errorf("two calls ran in %v", pids)
+	}
+}
+
+// TestAT36_Shared: under isolation shared force waits for the worker's other calls.
+// Meanwhile the receipt says that the work goes on and names the worker; when they
+// are done the worker is ended, and the receipt says that (acceptance 15). New calls
+// go to a fresh worker. It makes no difference whether one comes at all.
+func TestAT36_Shared(t *testing.T) {
+	for name, call := range map[string]bool{"no other call comes": false, "a call comes": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := scriptRig(t, 0, func(cfg *Config) {
+				cfg.Isolation, cfg.Enforce, cfg.Drain = IsolationShared, EnforceStrict, 300*time.Millisecond
+			}, "regex", "steps", "pid")
+			r.start2("1", "beside")
+			r.ok(r.Call("2", "regex", key("k"), ""))
+			r.seen("k", "tick")
+			old := r.w.Pids("k")[0]
+			if old != r.w.Pids("beside")[0] {
+				t.Fatal("they do not share a worker")
+			}
+			r.ok(r.Cancel("2", "enough"))
+			if call {
+				r.ask("pid", key("new"))
+				if r.w.Pids("new")[0] == old {
+					t.Error("a new call went to the worker that is to be ended")
+				}
+			}
+			receipt := r.receipt("2")
+			r.until("the worker is named", 5*time.Second, func() bool { receipt = r.run("2").Receipt(); return len(receipt.Survivors) > 0 })
+			if receipt.Verdict == belay.Confirmed || receipt.Survivors[0].PID != old || r.run("2").Info().Work != belay.Unconfirmed {
+				t.Errorf("verdict %s, work %s, survivors %v, want %d\n%s", receipt.Verdict, r.run("2").Info().Work, receipt.Survivors, old, timeline(receipt))
+			}
+			if !r.works("beside", 5*time.Second) || !faketool.Alive(old) {
+				t.Error("the call beside it was harmed")
+			}
+			r.ok(r.Cancel("1", ""))
+			r.receipt("1")
+			r.until("the old worker is gone", 10*time.Second, func() bool { return !faketool.Alive(old) })
+			r.until("the receipt says so", 10*time.Second, func() bool { return r.run("2").Receipt().Verdict == belay.Confirmed })
+			if s := r.run("2").Receipt().Survivors; len(s) > 0 {
+				t.Errorf("confirmed, with survivors %v", s)
+			}
+			r.ask("pid", key("last"))
+		})
+	}
+}
