@@ -283,3 +283,47 @@ func TestAT36_Shared(t *testing.T) {
 		})
 	}
 }
+
+// TestLeaseBack: a worker is given back however its call was stopped, so that the
+// next call gets one: by its own word (an acknowledgement, no answer), by force, and
+// when its call is withdrawn.
+func TestLeaseBack(t *testing.T) {
+	t.Parallel()
+	r := scriptRig(t, 0, func(c *Config) { c.MaxProcesses = 1 }, "steps", "regex", "quick")
+	for i, tool := range []string{"steps", "regex", "steps", "steps"} {
+		id, k := string(rune('1'+i)), "k"+string(rune('1'+i))
+		r.ok(r.Call(id, tool, key(k), ""))
+		r.ok(r.Call(id+"0", "quick", key("waits"), ""))
+		r.seen(k, "tick")
+		r.ok(r.Cancel(id, ""))
+		r.wantConfirmed(id)
+		if m, err := r.Expect(id + "0"); err != nil || m.Text() != "quick waits" {
+			t.Fatalf("the call that waited for %s: %v %s", tool, err, m.Raw)
+		}
+	}
+	r.until("one process is counted", 5*time.Second, func() bool {
+		r.s.mu.Lock()
+		defer r.s.mu.Unlock()
+		return r.s.leased == len(r.s.idle)+r.s.coming
+	})
+}
+
+// TestLeaseAgain: another worker is started for a call that waits, although the
+// start that was meant for it failed while another call's worker lived, which then
+// died: once, nobody would have, and the call had waited for ever.
+func TestLeaseAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) { c.Isolation = IsolationCall }, "-no-subscribe", "-die-from=3")
+	r.start("1", "tick", tickForever("k", `"deaf":true`)) // primary 1, worker 2
+	r.ok(r.Call("2", "echo", `{"n":2}`, ""))              // worker 3 dies at once
+	r.until("the start failed", 10*time.Second, func() bool {
+		return strings.Contains(r.logs.String(), "could not be started")
+	})
+	r.ok(r.Cancel("1", ""))
+	if m, err := r.Expect("2"); err != nil || m.Error == nil || !strings.Contains(m.Error.Message, "could not be started") {
+		t.Errorf("want an answer, and that of another attempt: %v %s", err, m.Raw)
+	}
+	if n := faketool.Starts(r.w.Path + ".starts"); n != 4 {
+		t.Errorf("%d starts, want one more than those that were seen", n)
+	}
+}
