@@ -8,94 +8,332 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 )
 
-// ErrDuplicate is wrapped by what refuses a project whose id another has already.
+// ErrDuplicate is wrapped by what refuses a project whose id an earlier one has.
 var ErrDuplicate = errors.New("the id is taken")
 
-// Collection is the tools of some folders, each of which is a project or holds
-// projects. A project that cannot be loaded is refused by itself; the others load.
-// All methods may be called concurrently.
-type Collection struct {
-	dirs []string
-	log  *slog.Logger
-
-	mu    sync.Mutex
-	tools []*Tool
+// CollectionOptions say where tools are. Only Dirs is required.
+type CollectionOptions struct {
+	Dirs   []string     // each a project, or a folder of projects
+	Editor bool         // tools for an editor are loaded, too (AT-44)
+	Log    *slog.Logger // nil: nothing
 }
 
-// OpenCollection loads the projects of some folders. What is refused is logged.
-func OpenCollection(dirs []string, log *slog.Logger) *Collection {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
+// Collection is the tools of some folders, as they are now: what has changed is
+// read again whenever somebody asks (AT-86). A project that cannot be loaded is
+// refused by itself; one that could be before keeps its last good program, as long
+// as its folder is a project. Nothing is loaded before it is asked for. All methods
+// may be called concurrently.
+type Collection struct {
+	o   CollectionOptions
+	log *slog.Logger
+
+	mu         sync.Mutex
+	projects   map[string]*member // by folder
+	order      []*member          // as they were found last
+	complaints map[string]string  // what was said last of each folder
+}
+
+// member is one project, with the program that it is served by.
+type member struct {
+	dir string
+
+	mu    sync.Mutex // held while it is looked at, and loaded
+	known bool
+	stamp stamp
+	tool  *Tool // the last good one
+	fault error // why the newest is not good
+	said  string
+
+	manifest *Manifest // as it stands in the file; nil if it is none
+	size     int64     // of the file then
+	written  time.Time
+}
+
+// Refusal is a project that is not served as it is, and why.
+type Refusal struct {
+	Dir string
+	Err error
+}
+
+// OpenCollection makes a collection. Folders may come and go while it is used.
+func OpenCollection(o CollectionOptions) *Collection {
+	c := &Collection{o: o, log: o.Log, projects: map[string]*member{}, complaints: map[string]string{}}
+	if c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
 	}
-	c := &Collection{dirs: dirs, log: log}
-	c.Refresh()
+	c.o.Dirs = make([]string, 0, len(o.Dirs))
+	for _, dir := range o.Dirs {
+		if abs, err := filepath.Abs(dir); err == nil {
+			dir = abs
+		}
+		c.o.Dirs = append(c.o.Dirs, dir)
+	}
 	return c
 }
 
-// Tools are the tools that there are, in the order of the folders.
-func (c *Collection) Tools() []*Tool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.tools)
-}
-
-// Refresh reads the folders again, and reports whether a tool is different now.
-func (c *Collection) Refresh() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// Tools are the tools that there are now, in the order of the folders, and the
+// projects that are not among them as they are. Each refusal is logged once.
+func (c *Collection) Tools() ([]*Tool, []Refusal) {
 	var tools []*Tool
-	for _, dir := range c.projects() {
-		tool, err := Load(dir)
-		if err == nil {
+	var refused []Refusal
+	for _, p := range c.find() {
+		tool, fault := p.look(c.o.Editor)
+		if tool != nil {
 			if at := slices.IndexFunc(tools, func(t *Tool) bool { return t.Manifest.ID == tool.Manifest.ID }); at >= 0 {
-				err = fmt.Errorf("load %s: %w: %q is that of %s", dir, ErrDuplicate, tool.Manifest.ID, tools[at].Dir)
+				tool, fault = nil, duplicate(p.dir, tools[at])
 			}
 		}
-		if err != nil {
-			c.log.Error("a script is refused", "error", err)
-			continue
+		if tool != nil {
+			tools = append(tools, tool)
 		}
-		tools = append(tools, tool)
+		if fault != nil {
+			refused = append(refused, Refusal{p.dir, fault})
+		}
+		c.say(p, fault, tool != nil)
 	}
-	same := slices.EqualFunc(c.tools, tools, func(a, b *Tool) bool { return a.Dir == b.Dir && a.Hash == b.Hash })
-	c.tools = tools
-	return !same
+	return tools, refused
 }
 
-// projects are the folders of projects, in order, each once.
-func (c *Collection) projects() []string {
-	var all []string
-	add := func(dir string) {
-		if !slices.Contains(all, dir) {
-			all = append(all, dir)
+// Tool is the tool with this id as it is now; nil if there is none. Only its own
+// project is loaded.
+func (c *Collection) Tool(id string) *Tool {
+	if tool := c.among(c.last(), id); tool != nil {
+		return tool
+	}
+	return c.among(c.find(), id) // it may be new
+}
+
+func (c *Collection) among(list []*member, id string) *Tool {
+	for _, p := range list {
+		if !p.mayBe(id) {
+			continue
+		}
+		tool, fault := p.look(c.o.Editor)
+		if fault != nil {
+			c.say(p, fault, tool != nil)
+		}
+		if tool != nil && tool.Manifest.ID == id && isProject(p.dir) {
+			return tool
 		}
 	}
-	for _, dir := range c.dirs {
-		if isProject(dir) {
-			add(dir)
-			continue
-		}
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			c.log.Error("a folder of scripts cannot be read", "error", err)
-			continue
-		}
-		for _, e := range entries {
-			if sub := filepath.Join(dir, e.Name()); isProject(sub) {
-				add(sub)
-			}
+	return nil
+}
+
+// Manifests are those of the projects as they stand in the files, the first of each
+// id: what there may be, without running any of it.
+func (c *Collection) Manifests() []*Manifest {
+	var all []*Manifest
+	for _, p := range c.find() {
+		p.mu.Lock()
+		m := p.readLocked()
+		p.mu.Unlock()
+		if m != nil && !slices.ContainsFunc(all, func(o *Manifest) bool { return o.ID == m.ID }) {
+			all = append(all, m)
 		}
 	}
 	return all
 }
 
+// Warm loads what has not been loaded yet, one project after the other, for as long
+// as more says so. It says nothing of what is refused.
+func (c *Collection) Warm(more func() bool) {
+	for _, p := range c.find() {
+		if !more() {
+			return
+		}
+		_, _ = p.look(c.o.Editor)
+	}
+}
+
+// Watched are the folders in which a change may be one of the tools: those that
+// were given, or what they would lie in, and those of the projects.
+func (c *Collection) Watched() []string {
+	var dirs []string
+	for _, dir := range c.o.Dirs {
+		for range maxMissing {
+			if info, err := os.Stat(dir); err == nil && info.IsDir() {
+				dirs = append(dirs, dir)
+				break
+			}
+			dir = filepath.Dir(dir)
+		}
+	}
+	for _, p := range c.find() {
+		dirs = append(dirs, p.folders()...)
+	}
+	slices.Sort(dirs)
+	return slices.Compact(dirs)
+}
+
+// maxMissing bounds how far above a missing folder one is looked for that is there.
+const maxMissing = 3
+
+// say logs what is wrong with a project, once.
+func (c *Collection) say(p *member, fault error, serves bool) {
+	p.mu.Lock()
+	text := ""
+	if fault != nil {
+		text = fault.Error()
+	}
+	before := p.said
+	p.said = text
+	p.mu.Unlock()
+	switch {
+	case text == before:
+	case fault == nil:
+		c.log.Info("a script is good again", "project", p.dir)
+	case serves:
+		c.log.Error("a script has changed and cannot be loaded; its last good program goes on", "error", fault)
+	default:
+		c.log.Error("a script is refused", "error", fault)
+	}
+}
+
+func duplicate(dir string, of *Tool) error {
+	return fmt.Errorf("load %s: %w: id %q is that of %s", dir, ErrDuplicate, of.Manifest.ID, of.Dir)
+}
+
+// last are the projects that were found last.
+func (c *Collection) last() []*member {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.order
+}
+
+// maxProjects bounds the projects of a collection.
+const maxProjects = 1000
+
+// find looks for projects, in the order of the folders and of their names.
+func (c *Collection) find() []*member {
+	var dirs []string
+	for _, dir := range c.o.Dirs {
+		if isProject(dir) {
+			dirs = append(dirs, dir)
+			continue
+		}
+		entries, err := os.ReadDir(dir)
+		c.complain(dir, err)
+		for _, e := range entries {
+			if sub := filepath.Join(dir, e.Name()); isProject(sub) {
+				dirs = append(dirs, sub)
+			}
+		}
+	}
+	if len(dirs) > maxProjects {
+		c.complain("", fmt.Errorf("%d projects, at most %d are served", len(dirs), maxProjects))
+		dirs = dirs[:maxProjects]
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	order := make([]*member, 0, len(dirs))
+	projects := make(map[string]*member, len(dirs))
+	for _, dir := range dirs {
+		if projects[dir] != nil {
+			continue
+		}
+		p := c.projects[dir]
+		if p == nil {
+			p = &member{dir: dir}
+		}
+		projects[dir], order = p, append(order, p)
+	}
+	c.projects, c.order = projects, order
+	return order
+}
+
+// complain logs what is wrong with a folder, or with all of them, once for each
+// reason.
+func (c *Collection) complain(dir string, err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	c.mu.Lock()
+	before := c.complaints[dir]
+	c.complaints[dir] = text
+	c.mu.Unlock()
+	if text != "" && text != before {
+		c.log.Error("not all scripts are served", "error", err)
+	}
+}
+
 // isProject reports whether a folder means to be a project: it has one of its two
 // files.
 func isProject(dir string) bool {
-	return slices.ContainsFunc(append([]string{ManifestFile}, sources...), func(name string) bool {
+	is := func(name string) bool {
 		info, err := os.Stat(filepath.Join(dir, name))
-		return err == nil && info.Mode().IsRegular()
-	})
+		return err == nil && !info.IsDir()
+	}
+	return is(ManifestFile) || slices.ContainsFunc(sources, is)
+}
+
+// mayBe reports whether the project's tool may have this id, without loading it.
+func (p *member) mayBe(id string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.tool != nil && p.tool.Manifest.ID == id {
+		return true
+	}
+	m := p.readLocked()
+	return m != nil && m.ID == id
+}
+
+// readLocked is the manifest as it is now; nil if it is none.
+func (p *member) readLocked() *Manifest {
+	info, err := os.Stat(filepath.Join(p.dir, ManifestFile))
+	if err != nil {
+		p.manifest, p.written = nil, time.Time{}
+		return nil
+	}
+	if info.Size() == p.size && info.ModTime().Equal(p.written) {
+		return p.manifest
+	}
+	p.manifest, p.size, p.written = nil, info.Size(), info.ModTime()
+	if time.Since(p.written) < freshFor {
+		p.written = time.Time{} // it is read again the next time
+	}
+	if text, err := readManifest(p.dir); err == nil {
+		p.manifest, _ = ParseManifest(text)
+	}
+	return p.manifest
+}
+
+// look returns the program of the project, loaded again if its files have changed,
+// and what is wrong with them.
+func (p *member) look(editor bool) (*Tool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := stampOf(p.dir)
+	if p.known && p.stamp.sum == now.sum && !p.stamp.fresh {
+		return p.tool, p.fault
+	}
+	p.known, p.stamp = true, now // as it was before it was read: a change meanwhile is found the next time
+	tool, err := LoadFor(p.dir, editor)
+	if p.fault = err; err == nil && (p.tool == nil || p.tool.Hash != tool.Hash) {
+		p.tool = tool
+	}
+	return p.tool, p.fault
+}
+
+// maxFolders bounds the folders of one project that are watched.
+const maxFolders = 256
+
+// folders are those of the project in which its files lie.
+func (p *member) folders() []string {
+	dirs := []string{p.dir}
+	for i := 0; i < len(dirs) && len(dirs) < maxFolders; i++ {
+		entries, err := os.ReadDir(dirs[i])
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			if e.IsDir() && !skipped(e.Name()) {
+				dirs = append(dirs, filepath.Join(dirs[i], e.Name()))
+			}
+		}
+	}
+	return dirs
 }

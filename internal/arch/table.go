@@ -125,8 +125,8 @@ var Table = []Row{
 	{
 		"script/worker", 3,
 		[]string{"script", "stopack"},
-		[]string{"github.com/modelcontextprotocol/go-sdk"},
-		"scripts as a stdio server, by the official SDK, so that the gateway's isolation and ladder hold for them",
+		[]string{"github.com/modelcontextprotocol/go-sdk", "github.com/fsnotify/fsnotify"},
+		"scripts as a stdio server, by the official SDK, so that the gateway's isolation and ladder hold for them; fsnotify says when their files change",
 	},
 	{
 		"script/types", 0, nil, nil,

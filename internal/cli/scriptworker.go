@@ -27,7 +27,7 @@ type scriptWorkerCmd struct {
 func (c *scriptWorkerCmd) Run(env *Env) error {
 	log := newLog(env)
 	o := worker.Options{
-		Tools: script.OpenCollection(c.Dirs, log).Tools(),
+		Collection: script.OpenCollection(script.CollectionOptions{Dirs: c.Dirs, Log: log}),
 		Grace: c.Grace, KillAfter: c.KillAfter, AutoApprove: c.AutoApprove, AtOnce: c.AtOnce, AskTimeout: c.ApprovalTimeout, Log: log,
 	}
 	if len(c.AllowHost) > 0 {

@@ -20,10 +20,11 @@ import (
 // DefaultAtOnce is how many calls of one tool may run at once (AT-88).
 const DefaultAtOnce = 8
 
-// Options say what a worker serves, and how. Only Tools is required.
+// Options say what a worker serves, and how. One of Collection and Tools is required.
 type Options struct {
-	Tools       []*script.Tool // with different ids
-	Grace       time.Duration  // see [script.Options]
+	Collection  *script.Collection // as it changes (AT-86)
+	Tools       []*script.Tool     // with different ids
+	Grace       time.Duration      // see [script.Options]
 	KillAfter   time.Duration
 	AutoApprove bool
 	CPU         time.Duration   // of one call's interpreter; 0: no bound
@@ -60,12 +61,15 @@ func New(o Options) *Worker {
 // Serve serves one client until in ends or ctx does, and returns when no script
 // runs any more. For ctx to end it at once in must be an io.Closer.
 func (w *Worker) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
-	server := mcp.NewServer(&mcp.Implementation{Name: "belay-scripts", Title: "Scripted tools", Version: "1.0.0"}, nil)
+	server := mcp.NewServer(&mcp.Implementation{Name: "belay-scripts", Title: "Scripted tools", Version: "1.0.0"}, &mcp.ServerOptions{
+		HasTools: true, // there may be none yet
+	})
 	for _, tool := range w.o.Tools {
-		server.AddTool(&mcp.Tool{
-			Name: tool.Manifest.ID, Title: tool.Manifest.DisplayName, Description: tool.Manifest.Description,
-			InputSchema: json.RawMessage(tool.Schema()), Meta: w.testMeta(tool),
-		}, w.handler(tool))
+		server.AddTool(w.entry(tool), w.handler(tool))
+	}
+	if w.o.Collection != nil {
+		shop := w.open(server)
+		defer shop.close()
 	}
 	if err := w.acks.Install(server); err != nil {
 		return fmt.Errorf("serve scripts: %w", err)
@@ -76,6 +80,14 @@ func (w *Worker) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		return context.Cause(ctx)
 	}
 	return err
+}
+
+// entry is what the list of tools says of one.
+func (w *Worker) entry(tool *script.Tool) *mcp.Tool {
+	return &mcp.Tool{
+		Name: tool.Manifest.ID, Title: tool.Manifest.DisplayName, Description: tool.Manifest.Description,
+		InputSchema: json.RawMessage(tool.Schema()), Meta: w.testMeta(tool),
+	}
 }
 
 // Interrupt ends the grace period of every call that was stopped.
@@ -92,6 +104,10 @@ var errCancelled = errors.New("cancelled")
 
 func (w *Worker) handler(tool *script.Tool) mcp.ToolHandler {
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		tool := current(ctx, tool)
+		if tool == nil { // it has left a moment ago
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("unknown tool %q", req.Params.Name)}
+		}
 		var telling sync.WaitGroup // the acknowledgement follows what was handed back
 		defer telling.Wait()
 		params := []byte(req.Params.Arguments)
@@ -140,6 +156,13 @@ func (w *Worker) enter(tool *script.Tool, call *script.Call) bool {
 	w.calls.Add(1)
 	w.running[call] = struct{}{}
 	return true
+}
+
+// idle reports whether no call runs.
+func (w *Worker) idle() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.running) == 0
 }
 
 func (w *Worker) leave(tool *script.Tool, call *script.Call) {
