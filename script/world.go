@@ -55,3 +55,7 @@ func Bundle(dir string) (source, code string, err error) {
 	code, err = bundle(dir, source)
 	return source, code, err
 }
+
+// IsProject reports whether a folder means to be a project: it has one of its two
+// files.
+func IsProject(dir string) bool { return isProject(dir) }

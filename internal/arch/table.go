@@ -129,6 +129,12 @@ var Table = []Row{
 		"scripts as a stdio server, by the official SDK, so that the gateway's isolation and ladder hold for them; fsnotify says when their files change",
 	},
 	{
+		"script/lint", 2,
+		[]string{"script"},
+		[]string{"github.com/dop251/goja/ast", "github.com/dop251/goja/file", "github.com/dop251/goja/parser"},
+		"reads bundles as the engine does, by its own parser; apart, so that the host stays small",
+	},
+	{
 		"script/types", 0, nil, nil,
 		"declarations for editors and compilers: text, and how it is written",
 	},
