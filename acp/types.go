@@ -176,6 +176,9 @@ type ToolCall struct {
 	CanCancel bool `json:"-"`
 }
 
+// Params are those of the request in a version, as JSON.
+func (p Permission) Params(version int) ([]byte, error) { return json.Marshal(p.params(version)) }
+
 func (p Permission) params(version int) any {
 	type subject struct {
 		Type     string   `json:"type"`

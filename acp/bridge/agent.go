@@ -151,6 +151,10 @@ func (b *Bridge) agentGreets(e *jsonrpc.Envelope, line []byte) []jsonrpc.Edit {
 	result := e.Result.Of(line)
 	h := acp.ReadHello(result)
 	b.version, b.closes = h.Version, h.Close
+	if front, ok := b.o.Front.(Adder); ok {
+		web := h.Version == acp.Version2 || h.Has("mcpCapabilities", "http")
+		b.later(func() { front.Takes(web) })
+	}
 	if form, ok := b.set.Dialect[h.Name]; ok {
 		b.agent.forms.Use(form)
 	}

@@ -73,6 +73,17 @@ type Front interface {
 	Close(session *belay.Run)
 }
 
+// Adder is a Front that gives sessions servers which no editor has named.
+type Adder interface {
+	// Takes says, before the first session, whether the agent takes servers that are
+	// reached by HTTP.
+	Takes(http bool)
+
+	// Adds reports whether there are any: a session without a list of servers then
+	// gets one.
+	Adds() bool
+}
+
 // Passed is a server that is not behind Belay.
 type Passed struct {
 	Name string

@@ -74,7 +74,8 @@ func (b *Bridge) openSession(r *request, e *jsonrpc.Envelope, line []byte) {
 		s.loading++
 	}
 	servers, ok, err := jsonrpc.Member(line, e.Params, "mcpServers")
-	if b.o.Front == nil || !ok || err != nil || !b.known() || jsonrpc.KindAt(line, servers) != jsonrpc.ArrayValue {
+	add := !ok && b.adds() && jsonrpc.KindAt(line, e.Params) == jsonrpc.ObjectValue
+	if b.o.Front == nil || !ok && !add || err != nil || !b.known() || ok && jsonrpc.KindAt(line, servers) != jsonrpc.ArrayValue {
 		b.forward(b.agent, r, e, line)
 		return
 	}
@@ -89,10 +90,14 @@ func (b *Bridge) openSession(r *request, e *jsonrpc.Envelope, line []byte) {
 	}
 	r.parcel = p
 	line = bytes.Clone(line)
-	run := s.run
+	run, params := s.run, e.Params
 	b.spawnLocked(func() {
 		ctx, end := context.WithTimeoutCause(run.Context(), rewriteWait, errRewrite)
-		list, passed, err := b.o.Front.Rewrite(ctx, run, servers.Of(line))
+		named := []byte("[]")
+		if !add {
+			named = servers.Of(line)
+		}
+		list, passed, err := b.o.Front.Rewrite(ctx, run, named)
 		end()
 		b.lock()
 		defer b.unlock()
@@ -105,7 +110,11 @@ func (b *Bridge) openSession(r *request, e *jsonrpc.Envelope, line []byte) {
 			b.log.Error("the MCP servers of a session could not be put behind Belay: they pass as they are, and a Stop will not reach them", "error", err)
 		} else {
 			s.front = run
-			b.agent.replace(p, jsonrpc.AppendSplice(nil, line, idEdit, jsonrpc.Edit{At: servers, New: list}))
+			edit := jsonrpc.Edit{At: servers, New: list}
+			if add {
+				edit = jsonrpc.InsertMember(line, params, "mcpServers", list)
+			}
+			b.agent.replace(p, jsonrpc.AppendSplice(nil, line, idEdit, edit))
 		}
 		s.passed = passed
 		for _, one := range passed {
@@ -120,6 +129,12 @@ func (b *Bridge) openSession(r *request, e *jsonrpc.Envelope, line []byte) {
 const rewriteWait = 20 * time.Second
 
 var errRewrite = errors.New("putting the MCP servers behind Belay took too long")
+
+// adds reports whether sessions get servers that the editor does not name.
+func (b *Bridge) adds() bool {
+	front, ok := b.o.Front.(Adder)
+	return ok && front.Adds()
+}
 
 // known reports whether the protocol's version is one whose messages are
 // understood in full (ACP-B6).

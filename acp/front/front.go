@@ -42,6 +42,11 @@ type Options struct {
 	Policy config.Policy // of servers that are reached by HTTP
 	Owner  string        // of their runs
 	Facts  *peers.Facts  // about other people's programs; nil: the built-in ones
+
+	// Scripts are given to every session, as a server beside the editor's own. Nil:
+	// there are none.
+	Scripts *serve.Definition
+	Worker  []string // the command line of their workers; nil: see [serve.Options]
 }
 
 // Times and bounds.
@@ -64,6 +69,9 @@ var errTime = errors.New("that took too long")
 type Front struct {
 	o  Options
 	wg sync.WaitGroup // ends of sessions; Add under mu while !closed
+
+	webAgent atomic.Bool         // the agent takes servers that are reached by HTTP
+	asks     atomic.Pointer[Ask] // nil: nobody is asked
 
 	vain atomic.Int32 // waits in a row for tool calls that the agent did not tell of
 

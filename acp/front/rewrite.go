@@ -30,8 +30,10 @@ func (f *Front) Rewrite(ctx context.Context, run *belay.Run, servers []byte) ([]
 	var edits []jsonrpc.Edit
 	var passed []bridge.Passed
 	n := 0
+	taken := make(map[string]bool)
 	for at := range jsonrpc.Elements(servers, whole) {
 		e, err := readEntry(servers, at)
+		taken[e.name] = true
 		if n++; n > maxEntries {
 			err = belay.ErrTooMany
 		}
@@ -46,6 +48,17 @@ func (f *Front) Rewrite(ctx context.Context, run *belay.Run, servers []byte) ([]
 			passed = append(passed, bridge.Passed{Name: clip(e.name), Why: err.Error()})
 		}
 		f.o.Log.Debug("an MCP server of the session is not behind Belay", "server", clip(e.name), "why", err)
+	}
+	if f.o.Scripts != nil {
+		one, err := f.addScripts(ctx, run, taken)
+		if err != nil {
+			f.o.Log.Warn("the agent cannot be given the scripts", "error", err)
+			return jsonrpc.AppendSplice(nil, servers, edits...), passed, nil
+		}
+		if n > 0 {
+			one = append([]byte{','}, one...)
+		}
+		edits = append(edits, jsonrpc.Edit{At: jsonrpc.Span{Start: whole.End - 1, End: whole.End - 1}, New: one})
 	}
 	return jsonrpc.AppendSplice(nil, servers, edits...), passed, nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/belayhq/belay/acp/agent"
 	"github.com/belayhq/belay/acp/bridge"
 	"github.com/belayhq/belay/proc"
+	"github.com/belayhq/belay/serve"
 )
 
 type acpCmd struct {
@@ -34,6 +35,8 @@ type acpCmd struct {
 	Deadline      time.Duration `placeholder:"DURATION" help:"Stop each turn after this time; 0: never."`
 	Background    string        `default:"spare" enum:"spare,stop" help:"What becomes of work that the agent lists as background: ${enum}."`
 	MCP           string        `name:"mcp" default:"front" enum:"front,pass" help:"Whether the MCP servers that the editor names are put behind Belay: ${enum}."`
+	Scripts       []string      `placeholder:"DIR" sep:"none" help:"Give the agent the scripted tools of this folder, as one more MCP server; again for more."`
+	AllowHost     []string      `placeholder:"HOST" sep:"none" help:"Where these scripts may connect to; none: nowhere."`
 	Keep          []string      `placeholder:"PATTERN" sep:"none" help:"Never end a process with this name or command line by the Stop of a turn; * stands for anything."`
 	Dialect       []string      `placeholder:"[PEER=]FORM" sep:"none" help:"How single requests are cancelled at an editor or agent of this name: stable, seed or none; without a name, at every one."`
 	Observe       bool          `help:"Tell and record, never use force."`
@@ -47,8 +50,8 @@ func (*acpCmd) Help() string {
 the editor's settings. Messages pass as they are. When Stop is pressed, in the editor or with belay cancel, the agent is told
 once; the tools, MCP calls and processes of the turn are told and then ended; the editor has its answer after --settle at the
 latest; and the session takes the next prompt. The first Stop ends what belongs to tool calls that are open. Others that the
-turn has started are named, and a second Stop ends them. belay ps --tree shows session, turn, tool call and process. The
-agent's standard error passes through; Belay's own words go there too (BELAY_LOG=debug|info|warn|error|off).
+turn has started are named, and a second Stop ends them. belay ps --tree shows session, turn, tool call and process. With
+--scripts the agent gets scripted tools besides; what they ask goes to the agent, or to the editor as a permission. The agent's standard error passes through; Belay's own words go there too (BELAY_LOG=debug|info|warn|error|off).
 
   strict   end what runs on, and after --agent-deadline the agent itself
   lenient  end what runs on, but not the agent itself
@@ -62,6 +65,7 @@ Examples:
 
     belay acp -- npx -y @agentclientprotocol/claude-agent-acp
     belay acp --settle 3s --keep 'vite*' --name codex -- codex-acp
+    belay acp --scripts ./tools --allow-host api.example -- gemini --experimental-acp
 
 Zed, in settings.json:
 
@@ -84,6 +88,10 @@ func (c *acpCmd) Run(env *Env) error {
 	if err != nil {
 		return err
 	}
+	scripts, err := c.scripts()
+	if err != nil {
+		return err
+	}
 	procs := 0
 	if waitable(env) {
 		procs = 1
@@ -102,7 +110,7 @@ func (c *acpCmd) Run(env *Env) error {
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer signal.Stop(signals)
 
-	x := &agency{env: env, name: name, command: command}
+	x := &agency{env: env, name: name, command: command, scripts: scripts}
 	x.host = openHostAs(context.Background(), env, "acp "+name, plainly, x.servers.where)
 	defer x.host.close()
 	if err := x.start(c); err != nil {
@@ -150,6 +158,10 @@ func (c *acpCmd) check(command []string) error {
 		return usagef("acp: --deadline must not be below 0 (got %v)", c.Deadline)
 	case c.AgentDeadline < c.Settle:
 		return usagef("acp: --agent-deadline (%v) must not be before --settle (%v)", c.AgentDeadline, c.Settle)
+	case len(c.Scripts) > 0 && c.MCP == "pass":
+		return usagef("acp: --scripts puts a server behind Belay, and --mcp pass puts none there")
+	case len(c.AllowHost) > 0 && len(c.Scripts) == 0:
+		return usagef("acp: --allow-host is for scripts, and there are none (see --scripts)")
 	case slices.Contains(c.Keep, ""):
 		return usagef("acp: --keep needs a pattern, such as 'vite*'")
 	}
@@ -194,6 +206,7 @@ type agency struct {
 	agent   *agent.Agent
 	forced  atomic.Bool // the bridge has used force on the agent itself
 	servers servers
+	scripts *serve.Definition // that it gets; nil: none
 }
 
 // agentRun begins the name of an agent's run.
@@ -246,6 +259,7 @@ func (x *agency) serve(c *acpCmd, set bridge.Settings, signals <-chan os.Signal)
 		}
 		return err
 	}
+	x.servers.askBy(b.Permit)
 	ctx, end := context.WithCancelCause(context.Background())
 	over, heard := make(chan struct{}), make(chan struct{})
 	go func() { defer close(heard); x.hear(signals, over, end) }()

@@ -12,6 +12,7 @@ import (
 	"github.com/belayhq/belay/acp/front"
 	"github.com/belayhq/belay/internal/config"
 	"github.com/belayhq/belay/local"
+	"github.com/belayhq/belay/serve"
 )
 
 // servers are the MCP servers of the editor's sessions. The socket, by which wrap
@@ -24,6 +25,33 @@ func (s *servers) where(session belay.RunID, call local.Asked) []belay.RunID {
 		return f.Where(session, call)
 	}
 	return nil
+}
+
+// askBy says who asks the person at the editor.
+func (s *servers) askBy(ask front.Ask) {
+	if f := s.at.Load(); f != nil {
+		f.AskBy(ask)
+	}
+}
+
+// scripts is the server of the scripts that the agent is given; nil: none.
+func (c *acpCmd) scripts() (*serve.Definition, error) {
+	if len(c.Scripts) == 0 {
+		return nil, nil
+	}
+	dirs := make([]string, len(c.Scripts))
+	for i, dir := range c.Scripts {
+		info, err := os.Stat(dir)
+		if err != nil || !info.IsDir() {
+			return nil, usagef("acp: --scripts %s is no folder", dir)
+		}
+		if dirs[i], err = filepath.Abs(dir); err != nil {
+			return nil, usagef("acp: --scripts %s: %v", dir, err)
+		}
+	}
+	d := &serve.Definition{Server: config.NewScripts("scripts", c.serverPolicy(), dirs...)}
+	d.Scripts.AllowHosts = c.AllowHost
+	return d, nil
 }
 
 // frontEnd is how long the end of the servers is waited for. The processes among
@@ -44,7 +72,7 @@ func (c *acpCmd) front(x *agency) (bridge.Front, func()) {
 	h := x.host
 	o := front.Options{
 		Tree: h.tree, Agent: x.run.ID(), Belay: self, Log: h.log, Server: h.server, Owner: h.owner, Facts: h.facts,
-		Wrap: c.wrapFlags(), Policy: c.serverPolicy(),
+		Wrap: c.wrapFlags(), Policy: c.serverPolicy(), Scripts: x.scripts,
 	}
 	if h.server != nil {
 		dir := filepath.Dir(h.server.Path())
