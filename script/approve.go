@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/dop251/goja"
 )
@@ -17,9 +19,11 @@ type Dialog struct {
 	Secondary string // the button that declines; "": there is none
 	Preview   string // the button that shows what would happen; "": there is none
 
-	// OnPreview runs what the preview button stands for. It may be called from any
-	// goroutine, and does not wait.
-	OnPreview func()
+	// OnPreview runs what the preview button stands for, and returns what the script
+	// reported meanwhile: there is no other way for it to show something. It may be
+	// called from any goroutine while the person is asked; where Preview is "" it is
+	// nil.
+	OnPreview func(ctx context.Context) string
 }
 
 // Answer is what the person did.
@@ -95,10 +99,11 @@ func (c *Call) dialog() (Dialog, error) {
 	if d.Title == "" {
 		d.Title = c.tool.Manifest.DisplayName
 	}
-	if preview != nil && d.Preview != "" {
-		d.OnPreview = func() {
-			c.loop.add(func() error { return c.invoke(preview) })
-		}
+	if preview == nil {
+		d.Preview = ""
+	}
+	if d.Preview != "" {
+		d.OnPreview = func(ctx context.Context) string { return c.preview(ctx, preview) }
 	}
 	return d, nil
 }
@@ -127,6 +132,76 @@ func parseDialog(text []byte) (Dialog, error) {
 	}, nil
 }
 
+// PreviewLimit bounds what a preview may compute at a stretch: it holds up the answer.
+const PreviewLimit = 5 * time.Second
+
+var errPreview = errors.New("the preview took too long")
+
+// maxPreview bounds in bytes what a preview shows.
+const maxPreview = 16 << 10
+
+// preview runs the action of a preview button, as a job of the call's loop, and
+// returns what it reports until it has settled, or ctx ends. What is wrong with it is
+// logged only (AT-60).
+func (c *Call) preview(ctx context.Context, action goja.Callable) string {
+	shown := make(chan string, 1)
+	show := func(text string) {
+		select {
+		case shown <- text:
+		default: // it was interrupted, and settles all the same
+		}
+	}
+	c.loop.add(func() error {
+		if c.phase != asking || c.isCancelled() {
+			show("")
+			return nil
+		}
+		text := &strings.Builder{}
+		c.showing = text
+		done := func(goja.FunctionCall) goja.Value { //nolint:unparam // goja wants the result
+			if c.showing == text {
+				c.showing = nil
+			}
+			show(text.String())
+			return nil
+		}
+		limit := time.AfterFunc(PreviewLimit, func() { c.interruptBusy(errPreview) })
+		defer limit.Stop()
+		_, err := action(goja.Undefined(), c.vm.ToValue(done))
+		interrupted := (*goja.InterruptedError)(nil)
+		switch {
+		case err == nil:
+			return nil
+		case errors.As(err, &interrupted) && interrupted.Value() != errPreview: //nolint:errorlint // the very value
+			return err
+		}
+		c.showing = nil
+		c.log("warn", "the preview failed: "+c.thrown(err))
+		show(text.String())
+		return nil
+	})
+	select {
+	case text := <-shown:
+		return text
+	case <-ctx.Done():
+		return ""
+	}
+}
+
+// show keeps what a preview reports.
+func (c *Call) show(message string) {
+	if c.showing == nil || c.showing.Len() >= maxPreview {
+		return
+	}
+	if c.showing.Len() > 0 {
+		c.showing.WriteByte('\n')
+	}
+	if room := maxPreview - c.showing.Len(); len(message) > room {
+		message = strings.ToValidUTF8(message[:room], "")
+	}
+	c.showing.WriteString(message)
+}
+
 // ask waits for the person, while the script's own jobs go on: a preview may be
 // asked for. The Stop withdraws the question (AT-65).
 func (c *Call) ask(ctx context.Context, d Dialog) (Answer, error) {
@@ -143,6 +218,7 @@ func (c *Call) ask(ctx context.Context, d Dialog) (Answer, error) {
 		arrived(func() error { got = &reply{answer, err}; return nil })
 	}()
 	err := c.drive(func() bool { return got != nil })
+	c.showing = nil
 	switch {
 	case c.isCancelled():
 		return Dismissed, errStopped

@@ -129,6 +129,7 @@ type Call struct {
 	ended   Ended
 	settled bool
 	reports map[string]bool
+	showing *strings.Builder // what a preview reports, while one runs
 	lastID  string
 	ran     time.Duration // by the interpreter, until its last job
 	exit    []byte

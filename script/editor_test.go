@@ -245,10 +245,8 @@ func TestAT81_Diff(t *testing.T) {
 			return {success: true, message: String(u.primaryConfirmed)} })`)
 	hooks := w.hooks()
 	hooks.Ask = func(ctx context.Context, d Dialog) (Answer, error) {
-		d.OnPreview()
-		select {
-		case <-w.reported:
-		case <-ctx.Done():
+		if shown := d.OnPreview(ctx); !strings.Contains(shown, "-two") {
+			t.Errorf("the preview shows %q", shown)
 		}
 		return Primary, nil
 	}

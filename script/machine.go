@@ -103,6 +103,7 @@ func (c *Call) timer(fn goja.Callable, ms float64, every bool) int64 {
 // report passes progress on while the call runs (AT-54); of more different reports
 // than a call may have, the later ones replace the last.
 func (c *Call) report(message, id string) {
+	c.show(message)
 	if c.options.Report == nil || c.phase == finished || c.isCancelled() {
 		return
 	}

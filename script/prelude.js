@@ -208,7 +208,7 @@
         try {
           const b = v.previewButton;
           const label = b && b.label;
-          if (b && typeof b.action === "function") { const { action } = b; preview = () => { settle(action, [], () => {}, (e) => host.log("warn", "the preview failed: " + e)); }; }
+          if (b && typeof b.action === "function") { const { action } = b; preview = (done) => { settle(action, [], () => { done(); }, (e) => { host.log("warn", "the preview failed: " + e); done(); }); }; }
           dialog = stringify({ title: v.title, message: v.message, preview: label, primary: v.primaryButtonLabel, secondary: v.secondaryButtonLabel });
         } catch (_) { dialog = undefined; }
         done(dialog, preview);

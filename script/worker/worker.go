@@ -22,10 +22,15 @@ const DefaultAtOnce = 8
 
 // Options say what a worker serves, and how. One of Collection and Tools is required.
 type Options struct {
-	Collection  *script.Collection // as it changes (AT-86)
-	Tools       []*script.Tool     // with different ids
-	Grace       time.Duration      // see [script.Options]
-	KillAfter   time.Duration
+	Collection *script.Collection // as it changes (AT-86)
+	Tools      []*script.Tool     // with different ids
+	Grace      time.Duration      // see [script.Options]
+	KillAfter  time.Duration
+
+	// ToolGrace and ToolKillAfter are the same of single tools, by id.
+	ToolGrace     map[string]time.Duration
+	ToolKillAfter map[string]time.Duration
+
 	AutoApprove bool
 	CPU         time.Duration   // of one call's interpreter; 0: no bound
 	Network     *script.Network // where scripts may connect to; nil: nowhere
@@ -74,7 +79,11 @@ func (w *Worker) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err := w.acks.Install(server); err != nil {
 		return fmt.Errorf("serve scripts: %w", err)
 	}
-	err := server.Run(ctx, w.acks.Transport(&mcp.IOTransport{Reader: readCloser(in), Writer: writeCloser(out)}))
+	questions := &inquiries{}
+	if err := questions.install(server); err != nil {
+		return fmt.Errorf("serve scripts: %w", err)
+	}
+	err := server.Run(ctx, w.acks.Transport(questions.transport(&mcp.IOTransport{Reader: readCloser(in), Writer: writeCloser(out)})))
 	w.calls.Wait() // their contexts have ended with the connection
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -99,6 +108,14 @@ func (w *Worker) Interrupt() {
 	}
 }
 
+// or is what is said of a tool, or else of all.
+func or(of map[string]time.Duration, tool *script.Tool, all time.Duration) time.Duration {
+	if own, ok := of[tool.Manifest.ID]; ok {
+		return own
+	}
+	return all
+}
+
 // errCancelled is what the SDK makes an answer of that nobody reads.
 var errCancelled = errors.New("cancelled")
 
@@ -115,13 +132,12 @@ func (w *Worker) handler(tool *script.Tool) mcp.ToolHandler {
 			params = []byte("{}")
 		}
 		call, err := tool.Call(params, script.Options{
-			Grace: w.o.Grace, KillAfter: w.o.KillAfter, AutoApprove: w.o.AutoApprove, CPU: w.o.CPU, Network: w.o.Network,
-			Editor: w.o.Editor,
-			Test:   w.rehearsal(req),
+			Grace: or(w.o.ToolGrace, tool, w.o.Grace), KillAfter: or(w.o.ToolKillAfter, tool, w.o.KillAfter), AutoApprove: w.o.AutoApprove, CPU: w.o.CPU, Network: w.o.Network,
+			Test: w.rehearsal(req), Editor: w.o.Editor,
 			Hooks: script.Hooks{
 				Report: w.reporter(ctx, req),
 				Log:    w.logger(tool),
-				Ask:    w.asker(req),
+				Ask:    w.asker(ctx, req, w.logger(tool)),
 				Cancelled: func(message string, partial bool) {
 					if partial {
 						telling.Go(func() { stopack.HandBack(ctx, message) })
@@ -141,7 +157,7 @@ func (w *Worker) handler(tool *script.Tool) mcp.ToolHandler {
 		if ended.Cancelled {
 			return nil, errCancelled
 		}
-		return result(ended.Result), nil
+		return concluded(&ended), nil
 	}
 }
 
@@ -180,11 +196,17 @@ func (w *Worker) reporter(ctx context.Context, req *mcp.CallToolRequest) func(me
 		return nil
 	}
 	steps := 0.0
-	return func(message, _ string) {
+	return func(message, id string) {
 		steps++
-		_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Message: message, Progress: steps})
+		_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
+			Meta: mcp.Meta{metaReport: id}, ProgressToken: token, Message: message, Progress: steps,
+		})
 	}
 }
+
+// metaReport is the member of _meta that says which report it is: one with the same
+// id takes its place (AT-54).
+const metaReport = "io.github.belayhq/report"
 
 func (w *Worker) logger(tool *script.Tool) func(level, message string) {
 	if w.o.Log == nil {
@@ -203,53 +225,6 @@ func (w *Worker) logger(tool *script.Tool) func(level, message string) {
 		}
 		log.Log(context.Background(), at, message)
 	}
-}
-
-// asker asks by elicitation, where the client can (AT-66); nil where it cannot.
-func (w *Worker) asker(req *mcp.CallToolRequest) func(context.Context, script.Dialog) (script.Answer, error) {
-	client := req.Session.InitializeParams()
-	if client == nil || client.Capabilities == nil || client.Capabilities.Elicitation == nil {
-		return nil
-	}
-	return func(ctx context.Context, d script.Dialog) (script.Answer, error) {
-		ctx, end := context.WithTimeoutCause(ctx, w.o.AskTimeout, errNoAnswer)
-		defer end()
-		buttons := make([]string, 0, 2)
-		for _, label := range []string{d.Primary, d.Secondary} {
-			if label != "" {
-				buttons = append(buttons, label)
-			}
-		}
-		schema := map[string]any{"type": "object", "properties": map[string]any{}}
-		if len(buttons) > 0 {
-			schema = map[string]any{
-				"type": "object", "required": []string{"answer"},
-				"properties": map[string]any{"answer": map[string]any{"type": "string", "title": d.Title, "enum": buttons}},
-			}
-		}
-		got, err := req.Session.Elicit(ctx, &mcp.ElicitParams{Message: d.Title + "\n\n" + d.Message, RequestedSchema: schema})
-		switch {
-		case errors.Is(context.Cause(ctx), errNoAnswer):
-			return script.Dismissed, nil
-		case err != nil:
-			return script.Dismissed, err
-		}
-		return answer(got, d), nil
-	}
-}
-
-var errNoAnswer = errors.New("nobody answered in time")
-
-// answer reads what the person did: the button by its label.
-func answer(got *mcp.ElicitResult, d script.Dialog) script.Answer {
-	label, _ := got.Content["answer"].(string)
-	switch {
-	case got.Action == "decline", got.Action == "accept" && label == d.Secondary && label != "":
-		return script.Secondary
-	case got.Action == "accept" && label == d.Primary && label != "":
-		return script.Primary
-	}
-	return script.Dismissed
 }
 
 // result is a tool's result in MCP's words (AT-71).
