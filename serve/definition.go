@@ -82,6 +82,7 @@ func (d *Definition) gateway(o *Options) gateway.Config {
 		Isolation:    gateway.Isolation(d.Isolation.Value),
 		Drain:        d.Drain.Value,
 		MaxProcesses: d.MaxProcesses.Value,
+		AtOnce:       d.AtOnce.Value,
 		RestartSafe:  d.restartSafe(o.Facts),
 		Facts:        d.factsFor(o), Cgroup: o.Cgroup,
 		Tree: o.Tree, Parent: o.Parent, Owner: o.Owner, Labels: d.Labels,
@@ -114,6 +115,9 @@ func (d *Definition) gateway(o *Options) gateway.Config {
 	}
 	if d.Scripts != nil {
 		d.scripted(&c, o)
+	}
+	if c.Isolation == gateway.IsolationCall && c.RestartSafe {
+		c.Spares = d.Spares.Value
 	}
 	return c
 }

@@ -20,7 +20,8 @@ type endpoint struct {
 	handler *httpserver.Handler
 	rap     *toolServer // nil: it is none
 
-	tasks gateway.TaskRegistry // whose the tasks are that its sessions make
+	tasks  gateway.TaskRegistry // whose the tasks are that its sessions make
+	places gateway.Places       // of the calls of all its sessions
 
 	exchanges atomic.Int64 // that were given to handler and are not over
 
@@ -86,7 +87,7 @@ func (e *endpoint) Open(ctx context.Context, who httpserver.Caller, out mcp.Outl
 // open opens a session and starts its keeper.
 func (e *endpoint) open(ctx context.Context, who httpserver.Caller, out mcp.Outlet, modern bool) (*held, error) {
 	cfg := e.def.gateway(e.o)
-	cfg.Modern, cfg.Tasks = modern, &e.tasks
+	cfg.Modern, cfg.Tasks, cfg.Places = modern, &e.tasks, &e.places
 	if e.rap != nil {
 		cfg.Serve, cfg.TellRun = e.rap.serve, true
 		cfg.Ladder.ConfirmAfter = e.rap.server.ConfirmAfter // as long as for the call below

@@ -282,7 +282,7 @@ var Table = []Row{
 	},
 	{
 		"serve", 4,
-		[]string{".", "jsonrpc", "mcp", "mcp/httpclient", "mcp/httpserver", "aggregate", "proc", "hook", "gateway", "internal/config", "internal/peers", "internal/egress", "internal/raptools", "rap", "rap/sigv4", "rap/spawn"},
+		[]string{".", "jsonrpc", "mcp", "mcp/httpclient", "mcp/httpserver", "aggregate", "proc", "hook", "gateway", "internal/config", "internal/peers", "internal/egress", "internal/raptools", "rap", "rap/sigv4", "rap/spawn", "script", "internal/memcap"},
 		nil,
 		"the hub: the one place where the transport towards callers and the gateway meet; tool servers of the other protocol become servers inside it here",
 	},

@@ -150,6 +150,9 @@ func TestDocsExamples(t *testing.T) {
 	for _, e := range examples {
 		name := write(t, "belay.yaml", e[1])
 		keys(t, filepath.Dir(name))
+		if err := os.Mkdir(filepath.Join(filepath.Dir(name), "tools"), 0o700); err != nil { // of scripts
+			t.Fatal(err)
+		}
 		c := load(t, Options{File: name, Getenv: env(map[string]string{"SEARCH_TOKEN": "x"})})
 		if len(c.Notes) > 0 {
 			t.Errorf("notes %q of:\n%s", c.Notes, e[1])

@@ -155,6 +155,9 @@ func (l *loader) add(s *Server) {
 		}
 	}
 	s.complete(l.base)
+	if note := s.uselessSpares(); note != "" {
+		l.config.Notes = append(l.config.Notes, note)
+	}
 	l.config.Servers = append(l.config.Servers, *s)
 }
 

@@ -56,6 +56,8 @@ type Policy struct {
 	Drain        Option[time.Duration] `key:"drain" default:"30s" above:"0s"`
 	Disconnect   Option[Disconnect]    `key:"disconnect" default:"detach"`
 	MaxProcesses Option[int]           `key:"max_processes" default:"16" min:"1"`
+	Spares       Option[int]           `key:"spares" min:"0"`  // unsaid: see [Scripts]; else none
+	AtOnce       Option[int]           `key:"at_once" min:"0"` // 0: any number; unsaid: see [Scripts]; else 0
 	Idle         Option[time.Duration] `key:"idle" default:"10m" above:"0s"`
 	Labels       map[string]string     `key:"labels"`
 	Spare        []SpareRule           `key:"spare"`

@@ -207,16 +207,12 @@ func (d *decoder) server(s *Server, at spot, _ field) {
 // fitting reports keys that mean nothing for the kind of server.
 func (d *decoder) fitting(s *Server, n *node) {
 	if s.Scripts != nil {
-		for _, p := range n.pairs {
-			if slices.Contains([]string{"command", "args", "env", "cwd", "url", "headers", "transport", "rap"}, p.key.text) {
-				d.failf(spot{key: p.key, secret: true}, "%s is for servers that somebody else wrote, and %q has scripts; see the keys of scripts", p.key.text, s.Name)
-			}
-		}
+		d.fittingScripts(s, n)
 		return
 	}
 	if s.RAP != nil {
 		for _, p := range n.pairs {
-			if slices.Contains([]string{"command", "args", "env", "cwd", "url", "headers", "transport", "isolation", "max_processes"}, p.key.text) {
+			if slices.Contains([]string{"command", "args", "env", "cwd", "url", "headers", "transport", "isolation", "max_processes", "spares"}, p.key.text) {
 				d.failf(spot{key: p.key, secret: true}, "%s is for MCP servers, and %q is a rap server; see the keys of rap", p.key.text, s.Name)
 			}
 		}
@@ -224,7 +220,7 @@ func (d *decoder) fitting(s *Server, n *node) {
 	}
 	only, kind := []string{"url", "headers", "transport"}, "reached by a url"
 	if s.URL != "" {
-		only, kind = []string{"command", "args", "env", "cwd", "isolation", "max_processes"}, "started by a command"
+		only, kind = []string{"command", "args", "env", "cwd", "isolation", "max_processes", "spares"}, "started by a command"
 	}
 	for _, p := range n.pairs {
 		if slices.Contains(only, p.key.text) && n.get("command") == nil != (n.get("url") == nil) {

@@ -29,6 +29,15 @@ var units = []struct {
 	{"B", 1},
 }
 
+// UnmarshalText reads a size as the file has it, for flags.
+func (s *Size) UnmarshalText(text []byte) (err error) {
+	*s, err = parseSize(string(text))
+	return err
+}
+
+// String is the number of bytes, as a size that can be read again.
+func (s Size) String() string { return strconv.FormatInt(int64(s), 10) + "B" }
+
 // parseSize reads "1GiB", "1.5 GB", "100000B"; a bare 0 needs no unit.
 func parseSize(text string) (Size, error) {
 	for _, u := range units {
