@@ -116,9 +116,10 @@ type Config struct {
 	MaxLine      int           // bytes of one message; default 16 MiB
 	StartWait    time.Duration // how long a fresh process may take to be put into the session; default 30 s
 
-	// Spares is how many processes for calls are kept ready at most, with IsolationCall
-	// and for a server that is RestartSafe only: as many as are at work, and one when
-	// none is. They are the session's own: nobody else's calls ever get them.
+	// Spares is for how many calls at once processes are kept ready, with IsolationCall
+	// and for a server that is RestartSafe only: those that calls have ended on, and
+	// always one for the next call, which is started ahead. They are the session's
+	// own: nobody else's calls ever get them.
 	Spares int
 
 	// IdleMemory is how much memory a process may have to be kept for another call,

@@ -35,6 +35,14 @@
 // hooks are the force (hooks.go). A server may prove by an acknowledgement that
 // its handler has returned (ack.go).
 //
+// # Processes for calls
+//
+// With [IsolationCall] each tools/call leases a process from its session and gives
+// it back when it has ended cleanly; one whose call was stopped is ended, which is
+// the proof, and another takes its place (lease.go). What the callers of a process
+// are told that ended by itself is for its owner to say (epitaph.go). How many calls
+// of a tool a principal has at once can be bounded (places.go).
+//
 // # Work beyond one request
 //
 // A request that became a task goes on as a run of its own after its answer
@@ -63,6 +71,8 @@
 //   - The retry of a call that was stopped between two input rounds never reaches
 //     the server.
 //   - Processes that an earlier call left behind outlive a forced restart.
+//   - A process never serves two sessions, so that what one principal has left in it
+//     never meets another.
 //   - Whoever stops reading or floods delays nobody but himself; every queue,
 //     table and list has a bound.
 //   - Close ends every process and goroutine of the session.

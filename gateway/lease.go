@@ -51,7 +51,7 @@ func (u *upstream) releaseLocked(c *call) {
 	case u.dead:
 	case (c.stopped || c.byCaller) && !c.withdrawn:
 		u.retireLocked(u.exceptLeftLocked(c.began))
-	case u.stale || len(s.idle) >= max(maxIdle, s.cfg.Spares):
+	case u.stale || len(s.idle) >= s.keepLocked():
 		u.retireLocked(u.exceptLeftLocked(0))
 	case s.cfg.IdleMemory > 0 && u.tree.Memory() > s.cfg.IdleMemory:
 		s.log.Debug("a process that has grown is not kept for another call", "pid", u.tree.PID())
@@ -62,6 +62,9 @@ func (u *upstream) releaseLocked(c *call) {
 	}
 	s.flushLocked()
 }
+
+// keepLocked is how many workers may be idle.
+func (s *Session) keepLocked() int { return max(maxIdle, s.cfg.Spares) }
 
 // outdateLocked has processes for calls replaced by fresh ones after a message
 // that only the primary process gets has changed the session for all: a fresh
@@ -121,8 +124,9 @@ func (s *Session) hireLocked() {
 	}
 }
 
-// wantedLocked is how many workers are missing: for the calls that wait, and to be
-// ready before the next does.
+// wantedLocked is how many workers are missing: for the calls that wait, or, when
+// none does, to be ready before the next. Nobody who waits is to be slowed down by
+// what is made ahead.
 func (s *Session) wantedLocked() (want int) {
 	for i := range s.queue {
 		if want >= s.cfg.MaxProcesses {
@@ -132,16 +136,10 @@ func (s *Session) wantedLocked() (want int) {
 			want++
 		}
 	}
-	return want + max(0, s.sparesLocked()-len(s.idle))
-}
-
-// sparesLocked is how many idle workers there should be: as many as are at work,
-// and one when none is, so that a session with little to do holds few.
-func (s *Session) sparesLocked() int {
-	if s.cfg.Spares == 0 || !s.warm {
-		return 0
+	if want == 0 && s.warm && len(s.idle) == 0 && s.leased-s.coming < s.cfg.Spares {
+		return 1
 	}
-	return min(s.cfg.Spares, max(1, s.leased-s.coming-len(s.idle)))
+	return want
 }
 
 // warmLocked has spares made from now on: a fresh process can be put into the
@@ -200,7 +198,7 @@ func (s *Session) spawnWorker() {
 		}
 		return
 	}
-	if u.stale { // the session was changed while it was put into it
+	if u.stale || len(s.idle) >= s.keepLocked() { // the session was changed meanwhile, or others have come back
 		u.retireLocked(u.exceptLeftLocked(0))
 		s.flushLocked()
 		return

@@ -162,14 +162,15 @@ func scriptRig(t *testing.T, memory int, change func(*Config), ids ...string) *r
 	for _, id := range ids {
 		dirs = append(dirs, project(t, under, id))
 	}
-	cfg := Config{}
-	cfg.Ladder = shortLadder
+	ladder := shortLadder
+	ladder.ConfirmAfter = time.Minute // on a machine that others use, too
+	cfg := Config{Policy: Policy{Ladder: ladder}}
 	if change != nil {
 		change(&cfg)
 	}
 	argv := append([]string{self, scriptMarker, witness, cfg.Ladder.WithDefaults().Grace.String(), strconv.Itoa(memory)}, dirs...)
 	r := rawRig(t, argv, witness, func(c *Config) {
-		c.Name, c.Isolation, c.RestartSafe = "scripts", IsolationCall, true
+		c.Name, c.Isolation, c.RestartSafe, c.Ladder = "scripts", IsolationCall, true, ladder
 		c.Epitaph = func(d Death) string {
 			if d.OutOfMemory || memcap.Died(d.Exit.Code, d.Stderr) {
 				return "Error: the tool ran out of memory."
@@ -192,7 +193,7 @@ func key(k string) string { return fmt.Sprintf(`{"key":%q}`, k) }
 // spares waits until so many workers are idle and none is coming.
 func (r *rig) spares(want int) {
 	r.t.Helper()
-	r.until(fmt.Sprintf("%d spares", want), 20*time.Second, func() bool {
+	r.until(fmt.Sprintf("%d spares", want), 30*time.Second, func() bool {
 		r.s.mu.Lock()
 		defer r.s.mu.Unlock()
 		return len(r.s.idle) == want && r.s.coming == 0
