@@ -15,9 +15,9 @@ export function replaced(text: string, p: Params): { after: string; places: numb
     const next = text.indexOf(p.find, at)
     if (next < 0) return { after: after + text.slice(at), places }
     const end = next + p.find.length
-    const whole = !inWord(text.charAt(next - 1)) && !inWord(text.charAt(end))
-    after += text.slice(at, next) + (p.whole_words && !whole ? p.find : p.replace)
-    if (!p.whole_words || whole) places++
+    const counts = !p.whole_words || (!inWord(text.charAt(next - 1)) && !inWord(text.charAt(end)))
+    after += text.slice(at, next) + (counts ? p.replace : p.find)
+    if (counts) places++
     at = end
   }
 }
