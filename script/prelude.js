@@ -7,6 +7,7 @@
   const { stringify, parse } = JSON;
   const { apply, ownKeys } = Reflect;
   const { create, defineProperty, freeze } = Object;
+  const NativeMap = Map, nameOf = Map.prototype.get;
   const NativePromise = Promise, then = Promise.prototype.then;
   const NativeTypeError = TypeError, NativeRangeError = RangeError, NativeError = Error;
   const text = String, isArray = Array.isArray;
@@ -180,13 +181,19 @@
 
   class NotAvailableError extends NativeError {}
   hidden(NotAvailableError.prototype, "name", "NotAvailableError");
+  // One handler for all of them: a machine is made for each call, and this is what most
+  // of its memory would go to.
+  const names = new NativeMap();
+  const refuse = (gone, what) => { throw new NotAvailableError(apply(nameOf, names, [gone]) + (what ? "." + what : "") + " is not available in Belay"); };
+  const handler = freeze({
+    get: (gone, key) => key === "isAvailable" ? false : typeof key === "symbol" ? undefined : refuse(gone, key),
+    set: (gone, key) => refuse(gone, text(key)), apply: (gone) => refuse(gone, ""), construct: (gone) => refuse(gone, ""),
+    deleteProperty: (gone, key) => refuse(gone, text(key)), defineProperty: (gone, key) => refuse(gone, text(key)),
+  });
   for (const name of host.missing) {
-    const refuse = (what) => { throw new NotAvailableError(name + (what ? "." + what : "") + " is not available in Belay"); };
-    const gone = new Proxy(function () {}, {
-      get: (_, key) => key === "isAvailable" ? false : typeof key === "symbol" ? undefined : refuse(key),
-      set: (_, key) => refuse(text(key)), apply: () => refuse(""), construct: () => refuse(""),
-      deleteProperty: (_, key) => refuse(text(key)), defineProperty: (_, key) => refuse(text(key)),
-    });
+    const target = function () {};
+    names.set(target, name);
+    const gone = new Proxy(target, handler);
     hidden(globalThis, name, gone);
     __scripting[name] = gone;
   }
