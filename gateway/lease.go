@@ -190,7 +190,7 @@ func (s *Session) spawnWorker() {
 		} else {
 			s.leased--
 		}
-		s.log.Error("a server process for a call could not be started", "error", err)
+		s.startFailedLocked("a server process for a call could not be started", err)
 		// Where another worker is left, its end or its return looks at the queue
 		// again. Nobody tries once more just because this one failed.
 		if s.leased == 0 {

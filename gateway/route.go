@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/mcp"
@@ -88,7 +90,7 @@ func (s *Session) spawn() {
 		err = u.livesLocked()
 	}
 	if err != nil {
-		s.log.Error("a fresh server process could not be put into the session", "error", err)
+		s.startFailedLocked("a fresh server process could not be put into the session", err)
 		s.failQueueLocked(err)
 		s.failStandingLocked(err)
 		return
@@ -97,6 +99,16 @@ func (s *Session) spawn() {
 	u.ready = true
 	s.resumeLocked(u)
 	s.flushLocked()
+}
+
+// startFailedLocked says that a process could not be started; that the session's end came
+// first is nobody's fault.
+func (s *Session) startFailedLocked(text string, err error) {
+	level := slog.LevelError
+	if s.closing {
+		level = slog.LevelDebug
+	}
+	s.log.Log(context.Background(), level, text, "error", err)
 }
 
 // livesLocked is the error of a process that was put into the session and has

@@ -394,6 +394,9 @@ func TestSparesClose(t *testing.T) {
 		if left := faketool.WaitDead(r.w.Pids("server"), time.Second); len(left) > 0 {
 			t.Errorf("closed after %d starts: %v are alive", i, left)
 		}
+		if log := r.logs.String(); strings.Contains(log, "ERROR") {
+			t.Errorf("the end of the session is called an error: %s", log)
+		}
 	}
 }
 
