@@ -26,6 +26,12 @@ type editor struct {
 
 func newEditor(t *testing.T, flags ...string) *editor {
 	t.Helper()
+	return newEditorWith(t, nil, flags...)
+}
+
+// newEditorWith is newEditor with more in the agent's environment.
+func newEditorWith(t *testing.T, env []string, flags ...string) *editor {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "belay")
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +40,7 @@ func newEditor(t *testing.T, flags ...string) *editor {
 	e := &editor{rig: &rig{t: t, dir: dir, mesh: local.NewMesh(local.MeshOptions{Dirs: []string{dir}})}}
 	argv := slices.Concat([]string{os.Args[0], "acp"}, flags, []string{"--", os.Args[0], agentMarker})
 	e.Client, err = faketool.StartClient(argv, faketool.ClientOptions{
-		Env: []string{local.EnvDir + "=" + dir, "BELAY_LOG=debug", "GORACE=atexit_sleep_ms=0"}, Stderr: &e.logs,
+		Env: append([]string{local.EnvDir + "=" + dir, "BELAY_LOG=debug", "GORACE=atexit_sleep_ms=0"}, env...), Stderr: &e.logs,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -30,6 +30,21 @@ type prompt struct {
 	ToolCall    string // announce a tool call with this id
 	Title       string
 	Use         string // and name this id to the server
+	Tool        string // default: tick
+	Args        map[string]any
+}
+
+// What the agent is like beside its defects, in its environment.
+const (
+	envNoHTTP  = "FRONT_TEST_NO_HTTP" // it takes commands alone
+	envElicits = "FRONT_TEST_ELICITS" // it answers questions of servers with this
+)
+
+func (p *prompt) call() (tool string, args map[string]any) {
+	if p.Tool != "" {
+		return p.Tool, p.Args
+	}
+	return "tick", map[string]any{"key": p.Key, "n": 3000}
 }
 
 type testAgent struct {
@@ -75,7 +90,7 @@ func agentMain() int {
 		switch m.Method {
 		case "initialize":
 			a.answer(m.ID, map[string]any{"protocolVersion": 1, "agentCapabilities": map[string]any{
-				"loadSession": true, "mcpCapabilities": map[string]any{"http": true, "sse": true}, "sessionCapabilities": map[string]any{"close": map[string]any{}, "resume": map[string]any{}},
+				"loadSession": true, "mcpCapabilities": map[string]any{"http": os.Getenv(envNoHTTP) == "", "sse": true}, "sessionCapabilities": map[string]any{"close": map[string]any{}, "resume": map[string]any{}},
 			}})
 		case "session/new", "session/load", "session/resume":
 			if session == "" {
@@ -169,16 +184,21 @@ func startServer(e *got) func(prompt) string {
 		if err != nil {
 			return nil
 		}
-		if _, err := c.Initialize("2025-06-18"); err != nil {
+		// It has nobody to ask: its capabilities say so.
+		_ = c.Send(`{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"agent","version":"1"}}}`)
+		if _, err := c.Expect(`"init"`); err != nil {
 			return nil
 		}
+		_ = c.Send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 		return func(p prompt) string {
 			id := fmt.Sprintf("%q", p.Key)
 			meta := ""
 			if p.Use != "" {
 				meta = fmt.Sprintf(`,"_meta":{"claudecode/toolUseId":%q}`, p.Use)
 			}
-			_ = c.Sendf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"tick","arguments":{"key":%q,"n":3000}%s}}`, id, p.Key, meta)
+			tool, args := p.call()
+			text, _ := json.Marshal(args)
+			_ = c.Sendf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%q,"arguments":%s%s}}`, id, tool, text, meta)
 			m, err := c.Expect(id)
 			return fmt.Sprint(m.Raw, err)
 		}
@@ -187,13 +207,20 @@ func startServer(e *got) func(prompt) string {
 	if e.Type == "sse" {
 		via = &sdk.SSEClientTransport{Endpoint: e.URL, HTTPClient: &http.Client{Transport: withHeaders{e}}}
 	}
-	s, err := sdk.NewClient(&sdk.Implementation{Name: "agent", Version: "1"}, nil).Connect(context.Background(), via, &sdk.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
+	var o *sdk.ClientOptions
+	if answer := os.Getenv(envElicits); answer != "" {
+		o = &sdk.ClientOptions{ElicitationHandler: func(context.Context, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
+			return &sdk.ElicitResult{Action: "accept", Content: map[string]any{"answer": answer}}, nil
+		}}
+	}
+	s, err := sdk.NewClient(&sdk.Implementation{Name: "agent", Version: "1"}, o).Connect(context.Background(), via, &sdk.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, e.Name, err)
 		return nil
 	}
 	return func(p prompt) string {
-		params := &sdk.CallToolParams{Name: "tick", Arguments: map[string]any{"key": p.Key, "n": 3000}}
+		tool, args := p.call()
+		params := &sdk.CallToolParams{Name: tool, Arguments: args}
 		if p.Use != "" {
 			params.Meta = sdk.Meta{"claudecode/toolUseId": p.Use}
 		}
