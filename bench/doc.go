@@ -39,6 +39,14 @@
 // nothing. Both runtimes are in this process, so that their processor time is its
 // own.
 //
+// # Scripts
+//
+// The tools are scripts behind belay serve, and say themselves when a call has got
+// into them, by a request to this process. A Stop comes from an operator over REST,
+// since a caller that stops its own call is answered nothing. How late a script was
+// stopped is read off the receipt: from the Stop to the evidence, less the times that
+// the ladder has on purpose.
+//
 // # What it is not
 //
 // It is no test: it compares each figure with its bar and prints both, and

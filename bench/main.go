@@ -51,6 +51,7 @@ var measurements = []measurement{
 	{"acp", "belay acp: updates, Stop, start-up and idle memory", (*bench).acp},
 	{"rap", "package rap: telling many tool servers of a cancel, and calls", (*bench).rap},
 	{"admin", "belay serve with ledger, metrics and people; stopping and listing over REST", (*bench).admin},
+	{"scripts", "scripted tools: calls, Stops that hand back or break what runs, memory of many", (*bench).scripts},
 	{"inprocess", "go test -bench in package belay: runs and cancels", (*bench).inProcess},
 }
 
