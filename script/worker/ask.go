@@ -194,7 +194,7 @@ func (q *inquiries) ask(ctx context.Context, call string, d *script.Dialog, time
 	}
 	limited, end := context.WithTimeoutCause(context.WithoutCancel(ctx), tellLimit, errTell)
 	defer end()
-	if params, err := json.Marshal(map[string]any{"requestId": name, "reason": context.Cause(ctx).Error()}); err == nil {
+	if params, err := json.Marshal(map[string]any{"requestId": name, "reason": "nobody waits for the answer any more"}); err == nil {
 		_ = conn.Write(limited, &jsonrpc.Request{Method: "notifications/cancelled", Params: params})
 	}
 	return script.Dismissed, context.Cause(ctx)

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -116,8 +115,9 @@ func or(of map[string]time.Duration, tool *script.Tool, all time.Duration) time.
 	return all
 }
 
-// errCancelled is what the SDK makes an answer of that nobody reads.
-var errCancelled = errors.New("cancelled")
+// errCancelled is what the SDK makes an answer of that nobody reads, and by which the
+// acknowledgement says that the work was broken off.
+var errCancelled = fmt.Errorf("cancelled: %w", context.Canceled)
 
 func (w *Worker) handler(tool *script.Tool) mcp.ToolHandler {
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {

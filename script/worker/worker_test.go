@@ -48,6 +48,12 @@ type wire struct {
 // open serves tools to a client that has said hello.
 func open(t *testing.T, o worker.Options) *wire {
 	t.Helper()
+	return openWith(t, o, "{}")
+}
+
+// openWith is open for a client with capabilities.
+func openWith(t *testing.T, o worker.Options, capabilities string) *wire {
+	t.Helper()
 	in, to := io.Pipe()
 	from, out := io.Pipe()
 	ended := make(chan error, 1)
@@ -64,7 +70,7 @@ func open(t *testing.T, o worker.Options) *wire {
 		}
 		_ = from.Close()
 	})
-	c.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
+	c.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":` + capabilities + `,"clientInfo":{"name":"t","version":"1"}}}`)
 	c.expect(`"id":0`, `stop-ack`)
 	c.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	return c
