@@ -2,10 +2,10 @@ package gateway
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"io"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/belayhq/belay"
@@ -16,7 +16,7 @@ import (
 // Death is how a process of the server ended that nobody wanted to end.
 type Death struct {
 	Exit        proc.Exit
-	Stderr      []byte // the last of what it said there
+	Stderr      []byte // the last of what it said there; of a Go program that crashed, how that began
 	OutOfMemory bool   // the kernel ended it, because it had more than Config.Memory
 }
 
@@ -28,8 +28,8 @@ type listener struct {
 	from *os.File
 	done chan struct{} // closed when there is nothing more to hear
 
-	mu   sync.Mutex
-	last []byte
+	last    []byte // read when done is closed
+	crashed bool   // last begins with the first words of a crash, and is not cut there
 }
 
 // listenLocked hears a process's stderr, where it comes to us.
@@ -64,9 +64,19 @@ func (l *listener) run(to io.Writer) {
 	}
 }
 
+// crashes begin the last words of the Go runtime. What follows them, the state of
+// each goroutine, may be longer than all that is kept.
+var crashes = [][]byte{[]byte("fatal error: "), []byte("panic: "), []byte("runtime: out of memory")}
+
 func (l *listener) keep(line []byte) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	for _, words := range crashes {
+		if bytes.HasPrefix(line, words) { // the last one counts: it may have been said by somebody else before
+			l.last, l.crashed = l.last[:0], true
+		}
+	}
+	if l.crashed {
+		line = line[:min(len(line), maxLastWords-len(l.last))]
+	}
 	l.last = append(l.last, line...)
 	if over := len(l.last) - maxLastWords; over > 0 {
 		l.last = append(l.last[:0], l.last[over:]...)
