@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"slices"
@@ -45,6 +46,16 @@ func (d *Definition) scripted(c *gateway.Config, o *Options) {
 		}
 		return ""
 	}
+}
+
+// Gateway is the configuration of a session with a server of scripts, for whoever
+// serves one by something else than HTTP. An error matches [ErrDefinition].
+func Gateway(o Options, d Definition) (gateway.Config, error) {
+	if d.Scripts == nil {
+		return gateway.Config{}, fmt.Errorf("%w: server %q has no scripts", ErrDefinition, d.Name)
+	}
+	o = o.withDefaults()
+	return d.gateway(&o), nil
 }
 
 // unlimited is what a worker is told that any number of calls may be at once.

@@ -83,7 +83,7 @@ func (c *wrapCmd) Run(env *Env) error {
 	}
 	lines := make(chan struct{})
 	go func() { defer close(lines); feed(session, env) }()
-	return c.serve(ctx, session, lines, signals)
+	return serveSession(ctx, "wrap", session, lines, signals)
 }
 
 // check refuses times that cannot be, and what was meant as a flag: everything
@@ -142,8 +142,8 @@ func (c *wrapCmd) headers(env *Env) (http.Header, error) {
 	return header, nil
 }
 
-// serve waits for whoever ends the session first, and ends it.
-func (c *wrapCmd) serve(ctx context.Context, session *gateway.Session, lines <-chan struct{}, signals <-chan os.Signal) error {
+// serveSession waits for whoever ends the session first, and ends it.
+func serveSession(ctx context.Context, verb string, session *gateway.Session, lines <-chan struct{}, signals <-chan os.Signal) error {
 	end := belay.Cancellation{Cause: belay.CauseDisconnect, Via: "stdio", Reason: "the caller went away"}
 	var result error
 	select {
@@ -165,7 +165,7 @@ func (c *wrapCmd) serve(ctx context.Context, session *gateway.Session, lines <-c
 		return err
 	}
 	if result != nil {
-		return exitErrorf(ExitFailed, "wrap: %v", result)
+		return exitErrorf(ExitFailed, "%s: %v", verb, result)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -27,11 +28,12 @@ type Scripts struct {
 
 // What holds for scripts where the server itself says nothing else.
 const (
-	scriptSpares = 4
-	scriptAtOnce = 8         // AT-88
-	memoryOfOne  = 256 << 20 // of a worker with isolation call
-	memoryOfMany = 1 << 30   // and with shared
-	leastMemory  = 32 << 20  // below it a worker does not start
+	scriptSpares    = 4
+	approvalTimeout = 10 * time.Minute // AT-61
+	scriptAtOnce    = 8                // AT-88
+	memoryOfOne     = 256 << 20        // of a worker with isolation call
+	memoryOfMany    = 1 << 30          // and with shared
+	leastMemory     = 32 << 20         // below it a worker does not start
 )
 
 // scriptsServer checks what the keys of a server of scripts must have in common.
@@ -107,6 +109,31 @@ func (d *decoder) fittingScripts(s *Server, n *node) {
 			}
 		}
 	}
+}
+
+// CompleteScripts completes a server of scripts that a command line describes, and
+// refuses what a file may not say either.
+func CompleteScripts(s Server) (Server, error) {
+	c := *s.Scripts
+	if c.ApprovalTimeout == 0 {
+		c.ApprovalTimeout = approvalTimeout
+	}
+	for _, host := range c.AllowHosts {
+		if bad := badHost(host); bad != "" {
+			return s, fmt.Errorf("the host %q %s", host, bad)
+		}
+	}
+	switch {
+	case len(c.Dirs) == 0:
+		return s, errors.New("a folder of scripts is missing")
+	case c.Memory != 0 && c.Memory < leastMemory:
+		return s, errors.New("a worker needs at least 32MiB of memory")
+	case c.EditorWrite && c.EditorRoot == "":
+		return s, errors.New("tools may write only below an editor's root, and there is none")
+	}
+	s.Scripts, s.Source = &c, "command line"
+	s.complete(Defaults())
+	return s, nil
 }
 
 // complete puts what holds for scripts alone before what is said of all servers: their
