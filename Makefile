@@ -20,7 +20,7 @@ run: build ## build Belay and serve tools to try, over HTTP; says what to do nex
 demo: build ## the demo: six scenes, each bare and then under Belay
 	$(BELAY) demo
 
-test: ## install what the tests need, then vet, cross-build, fuzz briefly and run every test with -race
+test: ## install what the tests need, check the code for every system, run every test with -race, fuzz briefly
 	@scripts/test
 
 interop: ## the pinned real peers: official SDKs, the reference server, coding agents (needs a package registry)

@@ -70,6 +70,14 @@ var Table = []Row{
 		"scripts/testcount", 0, nil, nil,
 		"runs on a machine on which nothing has been downloaded yet",
 	},
+	{
+		"scripts/testrun", 0, nil, nil,
+		"builds every package's tests once and runs them; also on such a machine",
+	},
+	{
+		"scripts/crosscheck", 0, nil, nil,
+		"reads the module for other systems; the standard library has the type-checker",
+	},
 
 	{
 		"internal/wholefile", 0, nil, nil,
