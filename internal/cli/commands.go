@@ -14,10 +14,12 @@ type commands struct {
 	Receipts  receiptsCmd  `cmd:"" group:"stop" help:"Show what was stopped, and what proves it; also when nothing runs."`
 	Latch     latchCmd     `cmd:"" group:"stop" help:"Stop everything on a server, and refuse new calls until it is lifted."`
 	Approvals approvalsCmd `cmd:"" group:"stop" help:"Answer runs that ask a person before they go on."`
+	Tool      toolCmd      `cmd:"" group:"more" help:"Write scripted tools: new, run, check, types."`
 	Profile   profileCmd   `cmd:"" group:"more" help:"Keep servers under names."`
 	Token     tokenCmd     `cmd:"" group:"more" help:"Print your own token, or make one for somebody else."`
 	Demo      demoCmd      `cmd:"" group:"more" help:"Press Stop on real processes, without Belay and with it."`
 	Version   versionCmd   `cmd:"" group:"more" help:"Print the version."`
 
+	ScriptCheck  scriptCheckCmd  `cmd:"" hidden:"" name:"script-check" help:"Check one scripted tool; for Belay itself."`
 	ScriptWorker scriptWorkerCmd `cmd:"" hidden:"" name:"script-worker" help:"Serve scripted tools on standard input and output; for Belay itself."`
 }

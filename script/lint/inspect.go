@@ -26,7 +26,7 @@ type inspection struct {
 // inspect applies the rules that need the tree. A bundle that cannot be read is not
 // this package's to complain of: loading it does.
 func inspect(source, code string) []Finding {
-	p, err := read(source, code)
+	p, err := read(code)
 	if err != nil {
 		return nil
 	}
@@ -44,10 +44,11 @@ func inspect(source, code string) []Finding {
 // add notes a finding at a node; the same one of the same place once.
 func (i *inspection) add(level Level, rule string, n ast.Node, format string, args ...any) {
 	f := Finding{Level: level, Rule: rule, File: i.source, Text: fmt.Sprintf(format, args...)}
-	if at := i.at(n); strings.HasPrefix(path.Clean(at.Filename), "..") || strings.Contains(at.Filename, ":") {
+	name, line, column := i.at(n)
+	if name = path.Clean(strings.TrimPrefix(name, "/")); strings.HasPrefix(name, "..") || strings.Contains(name, ":") {
 		return // of the host's own module
-	} else if at.Line > 0 {
-		f.File, f.Line, f.Column = path.Clean(at.Filename), at.Line, at.Column+1 // source maps count from 0
+	} else if line > 0 {
+		f.File, f.Line, f.Column = name, line, column
 	}
 	key := fmt.Sprint(f.Rule, f.File, f.Line, f.Column)
 	if i.said[key] {

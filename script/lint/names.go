@@ -19,8 +19,9 @@ type program struct {
 }
 
 // read parses a bundle.
-func read(name, code string) (*program, error) {
-	parsed, err := parser.ParseFile(nil, name, code, 0)
+func read(code string) (*program, error) {
+	// The name is none that an author's file has: it shows where the map has no entry.
+	parsed, err := parser.ParseFile(nil, "/belay:bundle", code, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -165,5 +166,18 @@ func (p *program) immediate(fn ast.Node) bool {
 	return false
 }
 
-// at is the place of a node in the author's files.
-func (p *program) at(n ast.Node) file.Position { return p.file.Position(int(n.Idx0()) - p.file.Base()) }
+// at is the place of a node in the author's files. The source map's reader does not
+// find the first entry of a map: what it stands for has the line of the next one, and
+// no column.
+func (p *program) at(n ast.Node) (name string, line, column int) {
+	code := p.file.Source()
+	for i := int(n.Idx0()) - p.file.Base(); i >= 0 && i < len(code) && code[i] != '\n'; i++ {
+		if at := p.file.Position(i); at.Filename != p.file.Name() {
+			if i == int(n.Idx0())-p.file.Base() {
+				column = at.Column + 1 // maps count from 0
+			}
+			return at.Filename, at.Line, column
+		}
+	}
+	return "", 0, 0
+}
