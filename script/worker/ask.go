@@ -189,7 +189,11 @@ func (q *inquiries) ask(ctx context.Context, call string, d *script.Dialog, time
 	}
 	select {
 	case r := <-one.got:
-		return readAnswer(r)
+		answer, err := readAnswer(r)
+		if wire := (*jsonrpc.Error)(nil); errors.As(err, &wire) && wire.Code == codeCancelled {
+			err = awaitStop(ctx, err)
+		}
+		return answer, err
 	case <-ctx.Done():
 	}
 	limited, end := context.WithTimeoutCause(context.WithoutCancel(ctx), tellLimit, errTell)
@@ -198,6 +202,22 @@ func (q *inquiries) ask(ctx context.Context, call string, d *script.Dialog, time
 		_ = conn.Write(limited, &jsonrpc.Request{Method: "notifications/cancelled", Params: params})
 	}
 	return script.Dismissed, context.Cause(ctx)
+}
+
+// codeCancelled is the client's word that the call of the question was stopped.
+const codeCancelled = -32800
+
+// awaitStop waits for the Stop itself, which the client's word has overtaken: the
+// script must not take that for the answer of a person, and work (AT-65).
+func awaitStop(ctx context.Context, word error) error {
+	limit := time.NewTimer(askSlack)
+	defer limit.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-limit.C:
+		return word
+	}
 }
 
 // readAnswer reads what the client answered: anything that is no button is none.

@@ -139,6 +139,23 @@ func TestAT65_TheWorkerTakesItsQuestionBack(t *testing.T) {
 	c.expect(`"id":2`)
 }
 
+// TestAT65_TheWordOvertakesTheStop: a client that says of the question that the call was
+// stopped, before it says so of the call, does not make the script go on.
+func TestAT65_TheWordOvertakesTheStop(t *testing.T) {
+	c := open(t, worker.Options{Tools: []*script.Tool{asksFirst(t)}})
+	id := c.asked(1, 2, `,"io.github.belayhq/stop-ack":{"token":"secret"}`)
+	c.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%q,"error":{"code":-32800,"message":"cancelled"}}`, id))
+	c.send(`{"jsonrpc":"2.0","id":2,"method":"ping"}`)
+	c.expect(`"id":2`)
+	c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
+	if line := c.expect(`"token":"secret"`); !strings.Contains(line, `"outcome":"stopped"`) || strings.Contains(line, "partial") {
+		t.Errorf("the worker said %s", line)
+	}
+	if line := c.expect(`"id":1`); strings.Contains(line, "flags") {
+		t.Errorf("the script went on: %s", line)
+	}
+}
+
 // TestAT61_TheClientForgets a question: the script goes on all the same.
 func TestAT61_TheClientForgets(t *testing.T) {
 	t.Parallel()
