@@ -220,15 +220,19 @@ func (d *desk) task(op, path, text string) (func() (value any, tell func(), err 
 			return got, nil, nil
 		}, nil
 	}
-	change, create, err := changeOf(op, text)
-	if err != nil {
-		return nil, err
+	write := func() error { return e.put(path, text, op == "write") }
+	if op != "write" && op != "update" {
+		change, err := changeOf(op, text)
+		if err != nil {
+			return nil, err
+		}
+		write = func() error { return e.edit(path, change) }
 	}
 	if err := d.mayWrite(len(text)); err != nil {
 		return nil, err
 	}
 	return func() (any, func(), error) {
-		switch err := e.change(path, create, change); {
+		switch err := write(); {
 		case errors.Is(err, errEditorGone), errors.Is(err, errEdit):
 			return false, warn(fmt.Errorf("%s: nothing was changed: %w", path, err)), nil
 		case err != nil:
@@ -238,23 +242,20 @@ func (d *desk) task(op, path, text string) (func() (value any, tell func(), err 
 	}, nil
 }
 
-// changeOf is what an operation makes of a file's text.
-func changeOf(op, text string) (change func(string) (string, error), create bool, err error) {
-	if op == "write" || op == "update" {
-		return func(string) (string, error) { return text, nil }, op == "write", nil
-	}
+// changeOf is what an edit makes of a file's text.
+func changeOf(op, text string) (func(string) (string, error), error) {
 	list, lines, err := parseEdits(text)
 	switch {
 	case err != nil:
-		return nil, false, err
+		return nil, err
 	case op == "insert" && !lines:
-		return nil, false, errors.New("insertContent takes {startLine, content}")
+		return nil, errors.New("insertContent takes {startLine, content}")
 	case op == "insert":
-		return func(old string) (string, error) { return insertLines(old, list) }, false, nil
+		return func(old string) (string, error) { return insertLines(old, list) }, nil
 	case lines:
-		return func(old string) (string, error) { return replaceLines(old, list) }, false, nil
+		return func(old string) (string, error) { return replaceLines(old, list) }, nil
 	}
-	return func(old string) (string, error) { return replaceBlocks(old, list) }, false, nil
+	return func(old string) (string, error) { return replaceBlocks(old, list) }, nil
 }
 
 // mayWrite refuses what must not be written now, and counts the rest.

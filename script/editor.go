@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -40,7 +41,8 @@ type Editor struct {
 	root  *os.Root
 	write bool
 
-	mu sync.Mutex // held while a file is read to be changed
+	mu    sync.Mutex      // held while a file is changed
+	swept map[string]bool // folders that killed writers' pieces were looked for in
 }
 
 // Why the editor refuses; scripts see the message.
@@ -65,7 +67,7 @@ func OpenEditor(dir string, write bool) (*Editor, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the editor's folder: %w", err)
 	}
-	return &Editor{name: filepath.Base(dir), root: root, write: write}, nil
+	return &Editor{name: filepath.Base(dir), root: root, write: write, swept: make(map[string]bool)}, nil
 }
 
 // Close lets go of the folder.
@@ -79,8 +81,12 @@ var unseen = []string{".git", ".hg", ".svn", ".jj", "git~1"}
 // They can be named.
 var unlisted = []string{"node_modules"}
 
-// temporary begins the names of files that are not whole yet.
-const temporary = ".belay-new-"
+// temporary begins the names of files that are not whole yet. One that is so old is
+// left over.
+const (
+	temporary = ".belay-new-"
+	leftAfter = time.Minute
+)
 
 // pathIn checks a script's path and returns it in its shortest form. seen is false
 // for what is as if it were not there.
@@ -204,9 +210,17 @@ func (e *Editor) read(name string) (string, error) {
 	return string(text), nil
 }
 
-// change replaces a file by what edit makes of it; create says that it need not be
-// there. changed is false, and nothing has happened, when edit says so.
-func (e *Editor) change(name string, create bool, edit func(old string) (string, error)) error {
+// put replaces a whole file; create says that it need not be there.
+func (e *Editor) put(name, text string, create bool) error {
+	return e.change(name, create, false, func(string) (string, error) { return text, nil })
+}
+
+// edit replaces a file by what change makes of its text.
+func (e *Editor) edit(name string, change func(old string) (string, error)) error {
+	return e.change(name, false, true, change)
+}
+
+func (e *Editor) change(name string, create, read bool, edit func(old string) (string, error)) error {
 	clean, seen, err := pathIn(name)
 	switch {
 	case err != nil:
@@ -234,8 +248,8 @@ func (e *Editor) change(name string, create bool, edit func(old string) (string,
 		return fmt.Errorf("%s: %w", clean, errEditorKind)
 	default:
 		mode = info.Mode().Perm()
-		if !create || info.Size() <= MaxEditorFile {
-			if old, err = e.read(clean); err != nil && !create {
+		if read {
+			if old, err = e.read(clean); err != nil {
 				return err
 			}
 		}
@@ -247,14 +261,36 @@ func (e *Editor) change(name string, create bool, edit func(old string) (string,
 	if len(text) > MaxEditorFile {
 		return fmt.Errorf("%s: %w", clean, errEditorLarge)
 	}
-	if err := e.replace(clean, text, mode); err != nil {
+	if err := e.replaceLocked(clean, text, mode); err != nil {
 		return fmt.Errorf("write %s: %w", clean, plain(err))
 	}
 	return nil
 }
 
-// replace puts a whole file in the place of another.
-func (e *Editor) replace(name, text string, mode fs.FileMode) error {
+// sweepLocked removes what writers that were killed left in a folder, before the
+// first file is written there. What is young may belong to another process.
+func (e *Editor) sweepLocked(dir string) {
+	if e.swept[dir] || len(e.swept) > MaxEditorEntries {
+		return
+	}
+	e.swept[dir] = true
+	entries, err := fs.ReadDir(e.root.FS(), dir)
+	if err != nil {
+		return // writing will say so
+	}
+	for _, d := range entries {
+		if !strings.HasPrefix(d.Name(), temporary) || !d.Type().IsRegular() {
+			continue
+		}
+		if info, err := d.Info(); err == nil && time.Since(info.ModTime()) > leftAfter {
+			_ = e.root.Remove(path.Join(dir, d.Name()))
+		}
+	}
+}
+
+// replaceLocked puts a whole file in the place of another.
+func (e *Editor) replaceLocked(name, text string, mode fs.FileMode) error {
+	e.sweepLocked(path.Dir(name))
 	next := path.Join(path.Dir(name), temporary+rand.Text())
 	f, err := e.root.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {

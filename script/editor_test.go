@@ -1,11 +1,13 @@
 package script
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -233,6 +235,84 @@ func TestAT81_Whole(t *testing.T) {
 	}
 }
 
+// TestAT81_Killed kills a process while it writes: the file is one of its whole texts,
+// and what it left beside it is not seen by scripts.
+func TestAT81_Killed(t *testing.T) {
+	if dir := os.Getenv("BELAY_TEST_EDITOR"); dir != "" {
+		writeForEver(dir)
+	}
+	e, dir := desktop(t, true, map[string]string{"big": ""})
+	most := 0
+	for round := range 8 {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestAT81_Killed$")
+		cmd.Env = append(os.Environ(), "BELAY_TEST_EDITOR="+dir)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+			t.Fatalf("the writer said %q: %v", line, err)
+		}
+		time.Sleep(time.Duration(round) * 3 * time.Millisecond) // it writes all the time: any moment is in the middle of something
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+		text, err := e.read("big")
+		if err != nil || len(text) != 1<<20 || strings.Count(text, text[:1]) != len(text) {
+			t.Errorf("round %d: %d bytes, %v", round, len(text), err)
+		}
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		most = max(most, len(entries)-1)
+	}
+	if names, err := e.list(false, func() error { return nil }); err != nil || len(names) != 1 {
+		t.Errorf("scripts see %q, %v", names, err)
+	}
+	if most == 0 {
+		t.Log("no writer was killed in the middle of a file")
+	}
+	old := time.Now().Add(-2 * leftAfter)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range entries {
+		if err := os.Chtimes(filepath.Join(dir, d.Name()), old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, temporary+"young"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.put("big", "whole", false); err != nil {
+		t.Fatal(err)
+	}
+	if entries, err = os.ReadDir(dir); err != nil || len(entries) != 2 { // the file, and the young piece
+		t.Errorf("the folder has %v, %v", entries, err)
+	}
+}
+
+// writeForEver replaces a file again and again, each time as a whole.
+func writeForEver(dir string) {
+	texts := []string{strings.Repeat("a", 1<<20), strings.Repeat("b", 1<<20)}
+	e, err := OpenEditor(dir, true)
+	for i := 0; err == nil; i++ {
+		text := texts[i%2]
+		err = e.put("big", text, false)
+		if i == 0 {
+			fmt.Println("begun")
+		}
+	}
+	fmt.Println(err)
+	os.Exit(1)
+}
+
 // TestAT81_Diff is a report, in the approval phase too, and changes nothing.
 func TestAT81_Diff(t *testing.T) {
 	e, dir := desktop(t, true, map[string]string{"a.ts": "one\ntwo\n"})
@@ -411,7 +491,7 @@ func TestEdits(t *testing.T) {
 		"half":                {"replace", "a", `[{"startLine":1}]`, "! operation 1"},
 		"null":                {"replace", "a", `null`, "! 0 operations"},
 	} {
-		change, _, err := changeOf(test.op, test.edits)
+		change, err := changeOf(test.op, test.edits)
 		got := ""
 		if err == nil {
 			got, err = change(test.text)
@@ -428,12 +508,12 @@ func FuzzEdits(f *testing.F) {
 	f.Add("x\ny\nx", `[{"existingBlock":"x","newBlock":"z","contextBefore":"y","startLineHint":3}]`, false)
 	f.Fuzz(func(t *testing.T, text, edits string, insert bool) {
 		op := map[bool]string{true: "insert", false: "replace"}[insert]
-		change, create, err := changeOf(op, edits)
+		change, err := changeOf(op, edits)
 		if err != nil {
 			return
 		}
-		if got, err := change(text); create || err != nil && got != "" {
-			t.Errorf("create %t, made %q with error %v", create, got, err)
+		if got, err := change(text); err != nil && got != "" {
+			t.Errorf("made %q with error %v", got, err)
 		}
 	})
 }

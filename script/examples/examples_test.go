@@ -21,6 +21,7 @@ import (
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/script"
 	"github.com/belayhq/belay/script/examples"
+	"github.com/belayhq/belay/script/lint"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -134,6 +135,16 @@ func TestLoad(t *testing.T) {
 	}
 	if bases := strings.Count(string(text), "base: \"https://"); bases != len(examples.Hosts()) {
 		t.Errorf("%d sources, %d hosts", bases, len(examples.Hosts()))
+	}
+}
+
+// TestLint finds nothing to say of an example: authors copy it.
+func TestLint(t *testing.T) {
+	p := unpacked(t)
+	for _, name := range examples.Names() {
+		for _, f := range lint.Project(filepath.Join(p.Tools, name), true).Findings {
+			t.Errorf("%s: %+v", name, f)
+		}
 	}
 }
 
