@@ -32,6 +32,19 @@ export const Row = ({ name }: { name: string }) => <HStack><Text>{name}</Text></
 	}
 }
 
+// TestAT83_Globals exports every global of the sheet by the module too.
+func TestAT83_Globals(t *testing.T) {
+	tool := project(t, false, `import * as module from "scripting"
+const names = ["Script", "CancelToken", "console", "setTimeout", "clearTimeout", "setInterval", "clearInterval", "queueMicrotask", "fetch", "Request", "Response",
+	"Headers", "FormData", "Blob", "File", "ReadableStream", "AbortController", "AbortSignal", "DOMException", "URL", "URLSearchParams", "TextEncoder", "TextDecoder",
+	"Data", "Path", "AssistantTool", "createElement", "Fragment", "Location", "Health", "Photos", "FileManager"]
+AssistantTool.registerExecuteTool<any>(async () => ({success: true, message:
+	names.filter(n => (module as any)[n] === undefined || (module as any)[n] !== (globalThis as any)[n]).join()}))`)
+	if got := message(t, tool); got != "" {
+		t.Errorf("not the same as the globals: %s", got)
+	}
+}
+
 // TestAT82_MissingUse fails only where something missing is used (acceptance 14).
 func TestAT82_MissingUse(t *testing.T) {
 	for name, test := range map[string]struct{ body, want string }{

@@ -178,6 +178,7 @@
 
   const __scripting = create(null);
   Object.assign(__scripting, host.web, { Script, AssistantTool, h, Fragment, createElement: h, createContext, Path });
+  for (const name of ["console", "setTimeout", "clearTimeout", "setInterval", "clearInterval", "queueMicrotask"]) __scripting[name] = globalThis[name];
 
   class NotAvailableError extends NativeError {}
   hidden(NotAvailableError.prototype, "name", "NotAvailableError");
