@@ -50,6 +50,14 @@
 // to the principal who got it (taskregistry.go). A call whose server asks for
 // input goes on with the retry, as the same run (rounds.go).
 //
+// # Questions of scripts
+//
+// A script worker of Belay's own (Config.Asks) asks Belay for approval, not the
+// caller: the question becomes one of the call's run, which every door to approvals
+// shows, and beside that the caller is asked, in the way of its era; the first answer
+// wins. A modern caller is then between two legs while its call goes on, and gets
+// what there is with the next one (scriptask.go).
+//
 // # What is decided before a call starts
 //
 // In this order: a call about another principal's task, or below a run that is not
@@ -70,6 +78,8 @@
 //     principal's task reaches the server.
 //   - The retry of a call that was stopped between two input rounds never reaches
 //     the server.
+//   - A question of a stopped call is taken back everywhere, and no answer to it
+//     reaches the script.
 //   - Processes that an earlier call left behind outlive a forced restart.
 //   - A process never serves two sessions, so that what one principal has left in it
 //     never meets another.

@@ -9,6 +9,9 @@
 // grace of stopped calls. What no interrupt reaches, the gateway's SIGKILL ends.
 //
 // Progress: reports become progress notifications with the report as the message.
-// Approval: a form elicitation whose one field is the button, where the client has
-// that capability; otherwise nobody is asked, and the answer is "dismissed".
+// Approval: by a request of Belay's own, where the call says that its client takes it
+// (the gateway does: ask.go); else by a form elicitation whose one field is the
+// button, where the client has that capability; otherwise nobody is asked, and the
+// answer is "dismissed". A call that ends without approval says so in the _meta of its
+// result.
 package worker
