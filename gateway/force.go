@@ -250,7 +250,7 @@ func (u *upstream) forgetWhenGone(left bool) {
 	}
 	if u.tree != nil {
 		u.tree.Close(u.s.life)
-		u.heard.until(time.Now()) // a spared process may hold it open
+		u.heard.bury(false)
 	}
 	u.s.mu.Lock()
 	defer u.s.mu.Unlock()

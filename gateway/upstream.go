@@ -127,7 +127,7 @@ func (u *upstream) close() {
 	}
 	u.observe(supervise.Evidence(report, supervise.Whole(), u.tree.Signs()))
 	u.wire.hangUp()
-	u.heard.until(time.Now()) // a spared process may hold it open
+	u.heard.bury(false)
 	<-u.gone
 }
 
