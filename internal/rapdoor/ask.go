@@ -50,6 +50,9 @@ func (l *link) queueLocked(m *mcp.Message, of *waiter) error {
 	a := &ask{m: m, of: of}
 	a.ctx, a.endWith = context.WithCancelCause(l.d.life)
 	l.asks[m.ID.Key()] = a
+	if of != nil && m.Method == mcp.MethodElicitation {
+		of.elicited.Store(true) // whoever answers it
+	}
 	l.asked = append(l.asked, a)
 	select {
 	case l.wake <- struct{}{}:
@@ -123,7 +126,6 @@ func (l *link) elicit(a *ask) []byte {
 		l.d.log.Debug("the person behind a call could not be asked", "server", l.key.server, "run", a.of.job.Run().ID(), "error", err)
 		return jsonrpc.AppendError(nil, a.m.ID, mcp.CodeInvalidRequest, fmt.Sprintf("nobody could be asked: %v", err), nil)
 	}
-	a.of.elicited.Store(true)
 	return jsonrpc.AppendResponse(nil, a.m.ID, result)
 }
 

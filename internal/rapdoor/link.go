@@ -315,7 +315,7 @@ func readAnswer(frame []byte, ok bool) (*mcp.Message, error) {
 type waiter struct {
 	job      *rap.Job           // whose call it is; nil: nobody's
 	heard    func(frame []byte) // gets what the server says; nil: nobody does
-	elicited atomic.Bool        // the person behind it has answered something
+	elicited atomic.Bool        // a person was asked something for it
 
 	l    *link
 	once sync.Once
