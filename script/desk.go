@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/dop251/goja"
@@ -181,6 +182,9 @@ func (d *desk) empty() {
 	}
 }
 
+// maxDiffLines bounds what is compared: no interrupt reaches that.
+const maxDiffLines = 100_000
+
 // diff reports what would change in a file (AT-81). It has an answer at once, for a
 // preview shows what was reported until it returned; what was begun before it is
 // done first.
@@ -194,9 +198,12 @@ func (d *desk) diff(path, text string) {
 		d.call.log("warn", "editor: "+err.Error())
 		return
 	}
-	shown := string(diff.Diff(path, []byte(old), path, []byte(text)))
-	if shown == "" {
-		shown = path + ": no changes"
+	shown := path + ": no changes"
+	switch {
+	case strings.Count(old, "\n")+strings.Count(text, "\n") > maxDiffLines:
+		shown = path + ": too long to be compared"
+	case old != text:
+		shown = string(diff.Diff(path, []byte(old), path, []byte(text)))
 	}
 	d.call.report(shown, "diff:"+path)
 }
@@ -220,6 +227,9 @@ func (d *desk) task(op, path, text string) (func() (value any, tell func(), err 
 			return got, nil, nil
 		}, nil
 	}
+	if err := d.mayWrite(len(text)); err != nil {
+		return nil, err
+	}
 	write := func() error { return e.put(path, text, op == "write") }
 	if op != "write" && op != "update" {
 		change, err := changeOf(op, text)
@@ -227,9 +237,6 @@ func (d *desk) task(op, path, text string) (func() (value any, tell func(), err 
 			return nil, err
 		}
 		write = func() error { return e.edit(path, change) }
-	}
-	if err := d.mayWrite(len(text)); err != nil {
-		return nil, err
 	}
 	return func() (any, func(), error) {
 		switch err := write(); {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -94,6 +95,7 @@ func pathIn(name string) (clean string, seen bool, err error) {
 	clean = path.Clean(name)
 	if name == "" || len(name) > maxEditorPath || !utf8.ValidString(name) || !fs.ValidPath(clean) ||
 		strings.ContainsFunc(name, func(r rune) bool { return unicode.IsControl(r) || r == '\\' }) ||
+		runtime.GOOS == "windows" && strings.Contains(name, ":") || // another stream of a file
 		!filepath.IsLocal(filepath.FromSlash(clean)) || strings.Count(clean, "/") > maxEditorDepth {
 		return "", false, fmt.Errorf("%.80q: %w", name, errEditorPath)
 	}

@@ -486,10 +486,11 @@ func TestEdits(t *testing.T) {
 		"block often":         {"replace", strings.Repeat("x", 20_000), `[{"existingBlock":"x","newBlock":"z"}]`, "! more than 10000 times"},
 		"block in turn":       {"replace", "a", `[{"existingBlock":"a","newBlock":"b"},{"existingBlock":"b","newBlock":"c"}]`, "c"},
 		"block and insert":    {"insert", "a", `[{"existingBlock":"a","newBlock":"b"}]`, "! insertContent takes"},
-		"none":                {"replace", "a", `[]`, "! 0 operations"},
+		"none":                {"replace", "a", `[]`, "! there are no operations"},
 		"line is no number":   {"replace", "a", `[{"startLine":"1","content":""}]`, "! operations are an array"},
+		"many":                {"replace", "a", "[" + strings.Repeat(`{"startLine":1,"content":""},`, 1000) + `{"startLine":1,"content":""}]`, "! at most 1000"},
 		"half":                {"replace", "a", `[{"startLine":1}]`, "! operation 1"},
-		"null":                {"replace", "a", `null`, "! 0 operations"},
+		"null":                {"replace", "a", `null`, "! operations are an array"},
 	} {
 		change, err := changeOf(test.op, test.edits)
 		got := ""

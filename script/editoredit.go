@@ -27,11 +27,23 @@ type edit struct {
 
 // parseEdits reads what a script passed, all of one form. lines says which.
 func parseEdits(text string) (list []edit, lines bool, err error) {
-	if err := json.Unmarshal([]byte(text), &list); err != nil {
-		return nil, false, errors.New("operations are an array of {startLine, content} or of {existingBlock, newBlock}")
+	wrong := errors.New("operations are an array of {startLine, content} or of {existingBlock, newBlock}")
+	d := json.NewDecoder(strings.NewReader(text))
+	if first, err := d.Token(); err != nil || first != json.Delim('[') {
+		return nil, false, wrong
 	}
-	if len(list) == 0 || len(list) > maxEditorEdits {
-		return nil, false, fmt.Errorf("%d operations: 1 to %d are possible", len(list), maxEditorEdits)
+	for d.More() { // one by one: a list may be long beyond all measure
+		var e edit
+		switch err := d.Decode(&e); {
+		case err != nil:
+			return nil, false, wrong
+		case len(list) == maxEditorEdits:
+			return nil, false, fmt.Errorf("at most %d operations are possible at once", maxEditorEdits)
+		}
+		list = append(list, e)
+	}
+	if len(list) == 0 {
+		return nil, false, errors.New("there are no operations")
 	}
 	for i, e := range list {
 		byLines, byBlocks := e.StartLine != nil && e.Content != nil, e.ExistingBlock != nil && e.NewBlock != nil

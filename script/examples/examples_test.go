@@ -3,6 +3,7 @@ package examples_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -135,6 +136,24 @@ func TestLoad(t *testing.T) {
 	}
 	if bases := strings.Count(string(text), "base: \"https://"); bases != len(examples.Hosts()) {
 		t.Errorf("%d sources, %d hosts", bases, len(examples.Hosts()))
+	}
+}
+
+// TestAT44_WithoutEditor serves the search alone where no folder is granted, and says
+// of the others why they are missing.
+func TestAT44_WithoutEditor(t *testing.T) {
+	p := unpacked(t)
+	for _, editor := range []bool{false, true} {
+		tools, refused := script.OpenCollection(script.CollectionOptions{Dirs: []string{p.Tools}, Editor: editor}).Tools()
+		want := map[bool]int{false: 1, true: 3}[editor]
+		if len(tools) != want || len(tools)+len(refused) != 3 {
+			t.Errorf("editor %t: %d tools, refused %v", editor, len(tools), refused)
+		}
+		for _, r := range refused {
+			if !errors.Is(r.Err, script.ErrUnsupported) || !strings.Contains(r.Err.Error(), "editor_root") {
+				t.Errorf("editor %t: %v", editor, r)
+			}
+		}
 	}
 }
 
