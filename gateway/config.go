@@ -152,6 +152,7 @@ type Config struct {
 	tools map[string]*Policy // Tools with their defaults
 
 	maxUnread int // bytes that wait for the caller; 0: the default of jsonrpc
+	maxHeld   int // bytes of answers that wait for the next leg of theirs; 0: the default of scriptask.go
 
 	// Tasks knows whose the tasks of the server are; the sessions of one server
 	// share it. Nil: the session has its own.

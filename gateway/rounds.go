@@ -108,8 +108,8 @@ func (s *Session) parted(r *round) {
 // to go on, which it may (MCP-65).
 func (s *Session) giveUpLocked(r *round) {
 	s.forgetRoundLocked(r)
-	if r.of != nil {
-		r.of.held = nil
+	if r.of != nil && r.of.held != nil {
+		r.of.letGoLocked()
 	}
 	if r.of != nil && r.of.parked && r.of.run.Cancellation() == nil {
 		r.of.run.Finish(belay.Declined)

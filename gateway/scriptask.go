@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -361,7 +362,7 @@ func (s *Session) rejoinLocked(r *round, leg *call, m *mcp.Message) {
 	s.forgetRoundLocked(r)
 	c.apart = false
 	if held := c.held; held != nil {
-		c.held = nil
+		c.letGoLocked()
 		var answer mcp.Message
 		if err := answer.Read(held); err != nil { // it was read before
 			held = jsonrpc.AppendError(nil, leg.id, mcp.CodeInternal, err.Error(), nil)
@@ -387,12 +388,28 @@ func (s *Session) rejoinLocked(r *round, leg *call, m *mcp.Message) {
 	d.toldLocked(nil, jsonrpc.Span{}) // it could not be asked
 }
 
+// maxHeld bounds in bytes the answers of a session that wait for their callers, unless
+// Config.maxHeld does.
+const maxHeld = 64 << 20
+
 // heldBack keeps the answer to a call whose caller has yet to come back for it.
 func (c *call) heldBack(frame []byte) bool {
-	if c.apart {
-		c.held = frame
+	if !c.apart {
+		return false
 	}
-	return c.apart
+	c.letGoLocked()
+	if limit := cmp.Or(c.s.cfg.maxHeld, maxHeld); c.s.held+len(frame) > limit {
+		frame = jsonrpc.AppendError(nil, c.id, mcp.CodeInternal, fmt.Sprintf("the answer was dropped: more than %d bytes of answers wait for callers to come back", limit), nil)
+	}
+	c.held = frame
+	c.s.held += len(frame)
+	return true
+}
+
+// letGoLocked forgets the answer that waited, if there is one.
+func (c *call) letGoLocked() {
+	c.s.held -= len(c.held)
+	c.held = nil
 }
 
 // nobody is the outlet of a call between two legs.

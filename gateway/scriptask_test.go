@@ -536,6 +536,39 @@ func TestAT66_AModernCallerComesLate(t *testing.T) {
 	never(t, s.worker, `"again"`)
 }
 
+// TestAT66_AnswersThatWaitAreBounded: what does not fit is not kept, and says so; what
+// nobody comes for is forgotten.
+func TestAT66_AnswersThatWaitAreBounded(t *testing.T) {
+	s := on(t, true, "", func(c *Config) { c.maxHeld = 64 << 10 })
+	states := map[string]string{}
+	for _, id := range []string{"1", "2"} {
+		call, name := s.call(id)
+		run := s.runOf(id)
+		s.ask("ask-"+id, name, buttons)
+		states[id] = state(t, s.expect(id))
+		s.decide(belay.ChoiceApproved)
+		s.answered("ask-" + id)
+		say(t, s.worker, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%q}]}}`, call.ID, strings.Repeat("x", 40<<10))
+		s.ends(run, belay.Completed)
+	}
+	s.send(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"delete","arguments":{"dir":"again"},"requestState":%q,%s}}`, states["2"], meta)
+	if m := s.expect("3"); m.Error == nil || !strings.Contains(m.Raw, "the answer was dropped") {
+		t.Errorf("got %.200s", m.Raw)
+	}
+	s.s.mu.Lock()
+	held := s.s.held
+	for _, r := range s.s.rounds.byKey {
+		s.s.giveUpLocked(r)
+	}
+	if held < 40<<10 || s.s.held != 0 || len(s.s.rounds.byKey) != 0 {
+		t.Errorf("%d bytes are held, then %d", held, s.s.held)
+	}
+	s.s.mu.Unlock()
+	if s.s.InFlight() != 0 {
+		t.Error("something is in flight")
+	}
+}
+
 // TestAT16_AModernCallerComesBackToAStop: what its script had when it was stopped is
 // the answer to the retry.
 func TestAT16_AModernCallerComesBackToAStop(t *testing.T) {

@@ -46,6 +46,7 @@ type Session struct {
 	passed    []*call          // cancelled ones that the server may still answer (PassCancels)
 	traceID   string           // of calls that are part of no trace; "" before the first
 	rounds    rounds           // calls between two legs
+	held      int              // bytes of answers that wait for the next leg of theirs
 	tasks     map[string]*task // by id, while something is waited for of them
 	seen      recent
 	current   *upstream   // takes what the caller sends; nil while a fresh one is made
