@@ -74,7 +74,7 @@ func (u *upstream) acked(m *mcp.Message) {
 
 // ackedLocked turns an acknowledgement into evidence, once.
 func (c *call) ackedLocked(a mcp.StopAck) {
-	if a.Outcome == mcp.StopRunning && a.Partial != "" { // it hands back what it has, and takes its time to end
+	if a.Partial != "" { // with the end, or before it: it hands back what it has, and takes its time
 		c.run.Partial(a.Partial)
 		c.partialLocked(a.Partial)
 	}
@@ -83,7 +83,6 @@ func (c *call) ackedLocked(a mcp.StopAck) {
 		return
 	}
 	c.replied = belay.SeenHandlerReturned
-	c.partialLocked(a.Partial)
 	c.judgeLocked(*e)
 }
 
@@ -118,7 +117,7 @@ func (c *call) awaitAck() {
 	giveUp := c.run.Cancellation().At.Add(c.policy.Ladder.WithDefaults().ConfirmAfter)
 	ctx, end := context.WithDeadlineCause(s.life, giveUp, errStepOver)
 	defer end()
-	for time.Until(giveUp) > 0 {
+	for handed := false; time.Until(giveUp) > 0; {
 		began := time.Now()
 		m, err := c.up.askWith(ctx, func(id jsonrpc.ID) []byte {
 			return mcp.AppendAwaitStop(nil, id, c.ack, time.Until(giveUp), c.era)
@@ -135,6 +134,10 @@ func (c *call) awaitAck() {
 		s.mu.Unlock()
 		if a.Outcome.Returned() {
 			return
+		}
+		if a.Partial != "" && !handed { // it did not wait because it had something to hand back
+			handed = true
+			continue
 		}
 		if time.Since(began) < ackPause && !s.pause(ackPause) { // a server that does not wait
 			return

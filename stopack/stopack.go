@@ -68,6 +68,9 @@ type watched struct {
 	partial string // guarded by Acks.mu until done
 	how     string // as Ended said; guarded as partial is
 	broke   bool   // Partial was called after the cancel
+
+	handed chan struct{} // closed when HandBack gave what nobody has been told yet; guarded as partial is
+	early  bool          // it was closed
 }
 
 // New returns Acks that watch nobody yet.
@@ -117,8 +120,8 @@ func Ended(ctx context.Context, how string) {
 }
 
 // HandBack is [Partial] for a tool that knows what it hands back before it has
-// ended: where the client is told without asking, it is told the text at once, with
-// the outcome "running". Before the request's cancel it is no more than Partial. It
+// ended: the client is told the text at once, with the outcome "running", or learns it
+// as soon as it asks. Before the request's cancel it is no more than Partial. It
 // may block for as long as the client does not read, at most 5 s.
 func HandBack(ctx context.Context, text string) {
 	Partial(ctx, text)
@@ -128,6 +131,10 @@ func HandBack(ctx context.Context, text string) {
 	}
 	w.acks.mu.Lock()
 	to, ok := w.acks.wires[w.token]
+	if !ok && !w.early { // who asks is told instead
+		w.early = true
+		close(w.handed)
+	}
 	w.acks.mu.Unlock()
 	if ok {
 		to.tell(ctx, w.token, ack{Outcome: running, Partial: cut(text)})
@@ -233,7 +240,7 @@ func (a *Acks) watch(token, principal string) *watched {
 	if a.all[token] != nil || a.live >= maxLive {
 		return nil
 	}
-	w := &watched{acks: a, token: token, principal: principal, done: make(chan struct{})}
+	w := &watched{acks: a, token: token, principal: principal, done: make(chan struct{}), handed: make(chan struct{})}
 	a.all[token] = w
 	a.live++
 	return w
@@ -325,12 +332,29 @@ func (a *Acks) await(ctx context.Context, _ *mcp.ServerSession, p *awaitParams) 
 	}()
 	timer := time.NewTimer(min(time.Duration(min(p.WaitMs, 1<<31))*time.Millisecond, maxWait))
 	defer timer.Stop()
+	a.mu.Lock()
+	handed := w.handed
+	a.mu.Unlock()
 	select {
 	case <-w.done:
+	case <-handed:
+		return w.handedBack(), nil
 	case <-timer.C:
 	case <-ctx.Done():
 	}
 	return w.now(), nil
+}
+
+// handedBack is what a handler that runs on has handed back, for who asks first; the
+// next one waits for its end.
+func (w *watched) handedBack() *awaitResult {
+	a := w.now()
+	w.acks.mu.Lock()
+	defer w.acks.mu.Unlock()
+	if a.Outcome == running && w.handed != nil {
+		a.Partial, w.handed = w.partial, nil
+	}
+	return a
 }
 
 // now is how things stand.

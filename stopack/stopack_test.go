@@ -64,6 +64,12 @@ func newServer(t *testing.T, acks *Acks) (*mcp.Server, *worker) {
 		case "deaf":
 			<-w.release
 			return &mcp.CallToolResult{}, nil, nil
+		case "hands back":
+			<-ctx.Done()
+			HandBack(ctx, "half of it")
+			<-w.release
+			Ended(ctx, "returned")
+			return nil, nil, ctx.Err()
 		}
 		Partial(ctx, "2 of 9")
 		<-ctx.Done()
@@ -231,6 +237,33 @@ func TestModernPipe(t *testing.T) {
 				t.Errorf("asked: %v", m)
 			}
 			return
+		}
+	}
+}
+
+// Who asks learns at once what a handler has handed back that takes its time to end,
+// and the second time how it has ended.
+func TestModernHandBack(t *testing.T) {
+	acks := New()
+	s, w := newServer(t, acks)
+	l := pipe(t, acks, s)
+	const meta = `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}`
+	l.send(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"work","arguments":{"mode":"hands back"},"_meta":{%s,%q:{"token":"m"}}}}`, meta, Extension)
+	<-w.started
+	l.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+	for i, want := range []string{" outcome:running partial:half of it ", " ended:returned outcome:stopped partial:half of it "} {
+		l.send(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{"token":"m","waitMs":20000,"_meta":{%s}}}`, 3+i, await, meta)
+		if i == 1 {
+			close(w.release)
+		}
+		for m := l.next(); ; m = l.next() {
+			if m["id"] != float64(3+i) {
+				continue
+			}
+			if got := fmt.Sprint(m["result"]); !strings.Contains(got, want) {
+				t.Errorf("asked: %s, want %s", got, want)
+			}
+			break
 		}
 	}
 }
