@@ -319,7 +319,7 @@ func (c *Call) crashed(bug any) error {
 	c.mu.Lock()
 	c.over = true
 	c.mu.Unlock()
-	c.log("error", fmt.Sprintf("the interpreter failed: %v\n%s", bug, debug.Stack()))
+	c.log("warn", fmt.Sprintf("the interpreter failed: %v\n%s", bug, debug.Stack()))
 	return errCrashed
 }
 
