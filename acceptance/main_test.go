@@ -9,11 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"github.com/belayhq/belay/internal/faketool"
+	"github.com/belayhq/belay/internal/need"
 )
 
 // program is the built belay.
@@ -33,7 +35,7 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	program = filepath.Join(dir, "belay")
-	build := exec.Command("go", append(append([]string{"build"}, raceFlags...), "-o", program, "github.com/belayhq/belay/cmd/belay")...)
+	build := exec.Command("go", slices.Concat([]string{"build"}, need.BuildFlags(), []string{"-o", program, "github.com/belayhq/belay/cmd/belay"})...)
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "belay cannot be built: %v\n%s", err, out)
 		return 1

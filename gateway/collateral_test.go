@@ -225,7 +225,7 @@ func forceOne(r *rig, how string) {
 	id, beside := fmt.Sprintf(`"s%d"`, n), fmt.Sprintf(`"b%d"`, n)
 	key, other := fmt.Sprintf("s%d", n), fmt.Sprintf("b%d", n)
 	r.start(id, "tick", tickForever(key, `"deaf":true`))
-	r.ok(r.Call(beside, "tick", calm(other, 5), ""))
+	r.ok(r.Call(beside, "tick", brief(other, 5), ""))
 	if how == "now" {
 		r.stop(id, true)
 	} else {

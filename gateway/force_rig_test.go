@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/internal/calm"
 	"github.com/belayhq/belay/internal/faketool"
 )
 
@@ -306,16 +307,9 @@ func (r *rig) until(what string, within time.Duration, cond func() bool) {
 	}
 }
 
-// inTime runs a measurement up to three times: a machine with other work may
-// delay one, but not all. A measurement beyond the hard limit fails at once.
-func inTime(t *testing.T, limit time.Duration, measure func(t *testing.T) time.Duration) {
+// inTime holds that what is measured takes at most limit, whatever else the
+// machine does meanwhile; see package calm.
+func inTime(t *testing.T, limit time.Duration, measure func() (from, to time.Time)) {
 	t.Helper()
-	var last time.Duration
-	for range 3 {
-		if last = measure(t); t.Failed() || last <= limit {
-			return
-		}
-		t.Logf("it took %v, more than %v; trying again", last, limit)
-	}
-	t.Errorf("it took %v, at most %v are allowed", last, limit)
+	calm.Within(t, limit, measure)
 }

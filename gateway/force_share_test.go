@@ -12,7 +12,7 @@ import (
 	"github.com/belayhq/belay/internal/faketool"
 )
 
-func calm(key string, n int) string {
+func brief(key string, n int) string {
 	return fmt.Sprintf(`{"key":%q,"n":%d,"ms":10}`, key, n)
 }
 
@@ -24,7 +24,7 @@ func TestForceWaitsForOthers(t *testing.T) {
 	r := newRig(t, nil)
 	before := r.state()
 	r.start("1", "tick", tickForever("deaf", `"deaf":true`))
-	r.start("2", "tick", calm("other", 120))
+	r.start("2", "tick", brief("other", 120))
 	r.ok(r.Cancel("1", "enough"))
 	r.until("the ladder waits", 5*time.Second, func() bool { return draining(r.s) })
 	r.ok(r.Call("3", "echo", `{"new":3}`, ""))
@@ -107,7 +107,7 @@ func TestForceRestartSafe(t *testing.T) {
 			r := newRig(t, func(c *Config) { c.RestartSafe, c.Drain, c.Enforce = true, drain, EnforceAuto })
 			before := r.state()
 			r.start("1", "tick", tickForever("deaf", `"deaf":true`))
-			r.start("2", "tick", calm("other", 200))
+			r.start("2", "tick", brief("other", 200))
 			r.ok(r.Cancel("1", "enough"))
 			r.until("the ladder waits", 5*time.Second, func() bool { return draining(r.s) })
 			if after := r.state(); after.Pid == before.Pid {
@@ -192,7 +192,7 @@ func TestForceMaxProcesses(t *testing.T) {
 	r.start("1", "tick", tickForever("one", `"deaf":true`))
 	r.start("2", "tick", tickForever("two", `"deaf":true`))
 	r.ok(r.Call("3", "tick", tickForever("three"), ""))
-	r.ok(r.Call("4", "tick", calm("four", 5), ""))
+	r.ok(r.Call("4", "tick", brief("four", 5), ""))
 	for _, id := range []string{"3", "4"} {
 		if i := r.run(id).Info(); i.Work != belay.Waiting {
 			t.Errorf("call %s is %s, want waiting", id, i.Work)
@@ -225,7 +225,7 @@ func TestForceMaxProcesses(t *testing.T) {
 func TestForceNow(t *testing.T) {
 	t.Run("alone", func(t *testing.T) {
 		t.Parallel()
-		inTime(t, slack, func(t *testing.T) time.Duration {
+		inTime(t, slack, func() (from, to time.Time) {
 			r := newRig(t, func(c *Config) { c.Enforce, c.Ladder = EnforceLenient, belay.Ladder{} }, "-deaf-term", "-stay")
 			defer r.close()
 			r.start("1", "tick", tickForever("k", `"deaf":true`))
@@ -236,14 +236,14 @@ func TestForceNow(t *testing.T) {
 				t.Errorf("the caller got %v %s", err, m.Raw)
 			}
 			r.echo()
-			return r.w.LastTick("k").Sub(at)
+			return at, r.w.LastTick("k")
 		})
 	})
 	t.Run("beside another call", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, nil)
 		r.start("1", "tick", tickForever("k", `"deaf":true`))
-		r.start("2", "tick", calm("other", 80))
+		r.start("2", "tick", brief("other", 80))
 		r.stop("1", true)
 		if m, err := r.Expect("2"); err != nil || m.Result == nil {
 			t.Errorf("the other call: %v %s", err, m.Raw)

@@ -18,9 +18,9 @@ func tickForever(key string, more ...string) string {
 	return `{"key":"` + key + `","n":100000,"ms":10` + strings.Join(append([]string{""}, more...), ",") + `}`
 }
 
-// stopTime lets a tool work, cancels it, and returns how long after the cancel
-// the witness of the whole call was still written.
-func (r *rig) stopTime(id, key string) time.Duration {
+// stopTime lets a tool work, cancels it, and returns when, and until when the
+// witness of the whole call was still written.
+func (r *rig) stopTime(id, key string) (from, to time.Time) {
 	r.t.Helper()
 	r.seen(key, "tick")
 	at := time.Now()
@@ -29,7 +29,7 @@ func (r *rig) stopTime(id, key string) time.Duration {
 	if r.works(key, 100*time.Millisecond) {
 		r.t.Errorf("%s still works after its receipt", key)
 	}
-	return r.w.LastTick(key).Sub(at)
+	return at, r.w.LastTick(key)
 }
 
 // Issue, MCP-8, MCP-G33: a listening tool stops within 50 ms, a deaf one by
@@ -61,7 +61,7 @@ func TestForceStrict(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				inTime(t, c.limit, func(t *testing.T) time.Duration {
+				inTime(t, c.limit, func() (from, to time.Time) {
 					r := newRig(t, func(cfg *Config) { cfg.Ladder, cfg.Cgroup = c.ladder, mode }, c.flags...)
 					defer r.close()
 					before := r.state()
@@ -70,7 +70,7 @@ func TestForceStrict(t *testing.T) {
 						more = []string{c.args}
 					}
 					r.start("1", "tick", tickForever("k", more...))
-					took := r.stopTime("1", "k")
+					from, to = r.stopTime("1", "k")
 					r.wantVerdict(r.receipt("1"), belay.Confirmed, belay.ScopeLocalTree)
 					r.echo()
 					after := r.state()
@@ -78,7 +78,7 @@ func TestForceStrict(t *testing.T) {
 						t.Errorf("before %+v, after %+v: want a fresh process in the same session", before, after)
 					}
 					r.silent("1")
-					return took
+					return from, to
 				})
 			})
 		}

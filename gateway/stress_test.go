@@ -370,7 +370,7 @@ func (c *stressClient) end() {
 // is told within a second, by the server's own word, and the memory is back.
 func TestStressManyAtOnce(t *testing.T) {
 	const calls = 2000
-	inTime(t, slower*time.Second, func(t *testing.T) time.Duration {
+	inTime(t, slower*time.Second, func() (from, to time.Time) {
 		tree := belay.NewTree(belay.Options{KeepRuns: 1})
 		r := newRig(t, func(c *Config) { c.Tree, c.Enforce, c.Ladder = tree, EnforceNever, belay.Ladder{} }, "-reply=result")
 		r.tree = tree
@@ -411,7 +411,7 @@ func TestStressManyAtOnce(t *testing.T) {
 		if after := heap(); stopping != 0 || after > before+8<<20 {
 			t.Errorf("heap before %d KiB, with the calls %d KiB, after %d KiB; %d calls are still noted", before>>10, full>>10, after>>10, stopping)
 		}
-		return last.Time.Sub(at)
+		return at, last.Time
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/internal/calm"
 	"github.com/belayhq/belay/internal/faketool"
 	"github.com/belayhq/belay/internal/sdkfake"
 )
@@ -75,12 +76,10 @@ func TestWebStop(t *testing.T) {
 				r.initialize("2025-11-25")
 			}
 			r.callTick(modern, "7", "a", false)
-			at := time.Now()
+			w, at := calm.Start(t), time.Now()
 			run := r.runOf("7")
 			r.cancel("7", "enough")
-			if took := r.saw("a", "stopped").Time.Sub(at); took > stopsWithin*4 {
-				t.Errorf("the handler stopped %v after the cancel", took)
-			}
+			w.Within(t, r.saw("a", "stopped").Time.Sub(at), stopsWithin*4, "the handler's end")
 			r.remoteWorks(modern)
 			r.silent("7", at)
 			receipt := r.receipt(run)
@@ -123,11 +122,12 @@ func webIgnored(t *testing.T, so sdkfake.Options) {
 	r := remote(t, so, linkOptions{})
 	r.initialize("2025-11-25")
 	r.callTick(false, "7", "a", true)
-	at := time.Now()
+	w, at := calm.Start(t), time.Now()
 	run := r.stop("7", "cost limit")
 	m := r.expect("7")
-	if took := m.Time.Sub(at); took > 450*time.Millisecond || !strings.Contains(m.Raw, "-32800") || !strings.Contains(m.Raw, "may still be running") {
-		t.Errorf("after %v the caller got %s", took, m.Raw)
+	w.Within(t, m.Time.Sub(at), 450*time.Millisecond, "the caller's answer")
+	if !strings.Contains(m.Raw, "-32800") || !strings.Contains(m.Raw, "may still be running") {
+		t.Errorf("the caller got %s", m.Raw)
 	}
 	receipt := r.receipt(run)
 	if receipt.Verdict != belay.Signalled {

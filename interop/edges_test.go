@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/belayhq/belay/internal/faketool"
+	"github.com/belayhq/belay/internal/need"
 )
 
 // These tests drive the real binary with a raw client in front of a fake
@@ -25,7 +27,7 @@ var buildOnce = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "belay")
-	out, err := exec.Command("go", "build", "-o", path, "../cmd/belay").CombinedOutput()
+	out, err := exec.Command("go", slices.Concat([]string{"build"}, need.BuildFlags(), []string{"-o", path, "../cmd/belay"})...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build belay: %w\n%s", err, out)
 	}

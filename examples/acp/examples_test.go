@@ -9,9 +9,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/belayhq/belay/internal/need"
 )
 
 const patience = 60 * time.Second
@@ -22,7 +25,7 @@ func build(t *testing.T) string {
 		t.Skip("the agent runs commands by sh")
 	}
 	dir := t.TempDir()
-	out, err := exec.Command("go", "build", "-o", dir, "./agent", "./client", "./proxy").CombinedOutput()
+	out, err := exec.Command("go", slices.Concat([]string{"build"}, need.BuildFlags(), []string{"-o", dir, "./agent", "./client", "./proxy"})...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -12,9 +12,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/belayhq/belay/internal/need"
 )
 
 const token = "TOKEN=an-example-token-0123"
@@ -25,7 +28,7 @@ func build(t *testing.T) string {
 		t.Skip("the tool server runs commands by sh")
 	}
 	dir := t.TempDir()
-	out, err := exec.Command("go", "build", "-o", dir, "./toolserver", "./runtime", "./notifier").CombinedOutput()
+	out, err := exec.Command("go", slices.Concat([]string{"build"}, need.BuildFlags(), []string{"-o", dir, "./toolserver", "./runtime", "./notifier"})...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
