@@ -67,7 +67,7 @@ func (l *listener) run() {
 }
 
 // crashes begin the last words of the Go runtime.
-var crashes = [][]byte{[]byte("fatal error: "), []byte("panic: "), []byte("runtime: out of memory")}
+var crashes = [][]byte{[]byte("fatal error: "), []byte("panic: "), []byte("runtime: out of memory"), []byte("runtime/cgo: ")}
 
 // lives passes on what was held back of a process that lives: those were only words.
 // It is false when the time to listen is over.

@@ -81,6 +81,9 @@ var refused = []struct {
 	{2, "fatal error: runtime: out of memory"},
 	{2, "fatal error: runtime: cannot allocate memory"},
 	{2, "fatal error: out of memory"},
+	{2, "fatal error: pageAlloc: out of memory"},
+	{2, "fatal error: newosproc"},              // a thread needs a stack
+	{2, "runtime/cgo: pthread_create failed"},  // the same, where threads are C's
 	{2, "fatal error: stack overflow"},         // of recursion in Go code, which nothing can catch
 	{66, "ThreadSanitizer failed to allocate"}, // of a build with the race detector
 }
