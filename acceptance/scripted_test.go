@@ -455,7 +455,7 @@ func TestExampleReplace(t *testing.T) {
 	args, changed := batch("agreed", 20)
 	got := session.call(t, `"replace-yes"`, "replace_in_project", args)
 	s.decide(t, "replace-yes", "approve")
-	if list, isError := wait(t, got).texts(t); isError || !strings.HasPrefix(list[0], "20 files were changed:") || changed() != 20 {
+	if list, isError := wait(t, got).texts(t); isError || !strings.HasPrefix(list[0], "Changed 20 files:") || changed() != 20 {
 		t.Errorf("the caller got %q, %d are changed", list, changed())
 	}
 

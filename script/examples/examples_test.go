@@ -451,8 +451,8 @@ func TestReplace(t *testing.T) {
 		changed []string
 		message string // of the dialog
 	}{
-		"agreed":     {fields{"find": "colour", "replace": "color", "whole_words": true}, script.Primary, "4 files were changed:\nREADME.md (2)\nnotes/plan.md (2)\nsrc/colour.ts (1)\nsrc/label.tsx (1)", true, []string{"README.md", "notes/plan.md", "src/colour.ts", "src/label.tsx"}, "in 6 places of sample:\nREADME.md (2)\nnotes/plan.md (2)\nsrc/colour.ts (1)\nsrc/label.tsx (1)"},
-		"below":      {fields{"find": "colour", "replace": "color", "below": "notes"}, script.Primary, "1 files were changed:\nnotes/plan.md (2)", true, []string{"notes/plan.md"}, "in 2 places"},
+		"agreed":     {fields{"find": "colour", "replace": "color", "whole_words": true}, script.Primary, "Changed 4 files:\nREADME.md (2)\nnotes/plan.md (2)\nsrc/colour.ts (1)\nsrc/label.tsx (1)", true, []string{"README.md", "notes/plan.md", "src/colour.ts", "src/label.tsx"}, "in 6 places of sample:\nREADME.md (2)\nnotes/plan.md (2)\nsrc/colour.ts (1)\nsrc/label.tsx (1)"},
+		"below":      {fields{"find": "colour", "replace": "color", "below": "notes"}, script.Primary, "Changed 1 file:\nnotes/plan.md (2)", true, []string{"notes/plan.md"}, "in 2 places"},
 		"declined":   {fields{"find": "colour", "replace": "color"}, script.Secondary, "The person left everything as it is.", false, nil, "Replace \"colour\" by \"color\""},
 		"no answer":  {fields{"find": "colour", "replace": "color"}, script.Dismissed, "Nobody agreed, so nothing was changed.", false, nil, ""},
 		"not there":  {fields{"find": "violet", "replace": "x"}, script.Primary, `"violet" is in no file. Nothing was changed.`, false, nil, `"violet" is in no file of sample.`},

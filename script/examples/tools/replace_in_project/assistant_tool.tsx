@@ -2,7 +2,7 @@
 // a file that changed in the meantime is left alone. Whoever stops it learns which
 // files are done.
 
-import { plan, sum, type Params } from "./plan"
+import { count, plan, sum, type Params } from "./plan"
 
 const SHOWN = 20 // files in the question and in the preview
 
@@ -14,8 +14,8 @@ AssistantTool.registerApprovalRequest<Params>(async (params, editor) => {
   const list = changes.slice(0, SHOWN).map((c) => `${c.file} (${c.places})`)
   if (changes.length > SHOWN) list.push(`and ${changes.length - SHOWN} more`)
   return {
-    title: `Change ${changes.length} files?`,
-    message: `Replace "${params.find}" by "${params.replace}" in ${sum(changes)} places of ${editor.scriptName}:\n${list.join("\n")}`,
+    title: `Change ${count(changes.length, "file")}?`,
+    message: `Replace "${params.find}" by "${params.replace}" in ${count(sum(changes), "place")} of ${editor.scriptName}:\n${list.join("\n")}`,
     previewButton: { label: "Show changes", action: () => changes.slice(0, SHOWN).forEach((c) => editor.openDiffEditor(c.file, c.after)) },
     primaryButtonLabel: "Replace",
     secondaryButtonLabel: "Leave as it is",
@@ -36,7 +36,7 @@ AssistantTool.registerExecuteToolWithApproval<Params>(async (params, { primaryCo
   AssistantTool.onCancel = () =>
     [
       "The replacement was cancelled by the user.",
-      `Partial results: ${done.length} of ${files} files were changed, each of them completely:`,
+      `Partial results: ${done.length} of ${count(files, "file")} changed, each of them completely:`,
       ...done,
     ].join("\n")
 
@@ -55,7 +55,7 @@ AssistantTool.registerExecuteToolWithApproval<Params>(async (params, { primaryCo
   if (AssistantTool.isCancelled) return
   return {
     success: left.length === 0,
-    message: [`${done.length} files were changed:`, ...done, ...(left.length ? ["", "Left alone:", ...left] : [])].join("\n"),
+    message: [`Changed ${count(done.length, "file")}:`, ...done, ...(left.length ? ["", "Left alone:", ...left] : [])].join("\n"),
   }
 })
 

@@ -37,4 +37,6 @@ export async function plan(p: Params, editor: ScriptEditorProvider): Promise<Cha
   return changes
 }
 
+export const count = (n: number, what: string) => `${n} ${what}${n === 1 ? "" : "s"}`
+
 export const sum = (changes: Change[]) => changes.reduce((n, c) => n + c.places, 0)
