@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -26,8 +27,9 @@ func personal(t *testing.T) *server {
 		t.Fatal(err)
 	}
 	return house(t, "personal", func(c *settings) {
-		c.servers["scripts"] = map[string]any{
-			"scripts": map[string]any{"dirs": []string{dir}, "allow_hosts": []string{"127.0.0.1"}}, "grace": "500ms", "kill_after": "2s",
+		for name, more := range map[string]map[string]any{"scripts": {}, "hasty": {"approval_timeout": "1s"}, "trusting": {"auto_approve": true}} {
+			more["dirs"], more["allow_hosts"] = []string{dir}, []string{"127.0.0.1"}
+			c.servers[name] = map[string]any{"scripts": more, "grace": "500ms", "kill_after": "2s"}
 		}
 	})
 }
@@ -133,6 +135,46 @@ func TestAT66_TheCallersPersonIsAsked(t *testing.T) {
 			t.Errorf("it worked %d times", n)
 		}
 	})
+}
+
+// TestAT61_NobodyAnswersInTime: the question is taken back at the caller, and the script
+// is called with neither flag; where nobody has to be asked, nobody is (AT-43, AT-61,
+// AT-63).
+func TestAT61_NobodyAnswersInTime(t *testing.T) {
+	t.Parallel()
+	s := personal(t)
+	w := newWorkshop(t)
+	for _, version := range []string{"2025-11-25", "2026-07-28"} {
+		asked := make(chan struct{}, 10)
+		answer := func(ctx context.Context, _ *sdk.ElicitParams) *sdk.ElicitResult {
+			asked <- struct{}{}
+			limit, end := context.WithTimeout(ctx, 3*time.Second)
+			defer end()
+			<-limit.Done()
+			if ctx.Err() == nil && version == "2025-11-25" {
+				t.Error("the question was not taken back")
+			}
+			return &sdk.ElicitResult{Action: "accept", Content: map[string]any{"answer": "Work"}} // too late
+		}
+		text, isError, err := works(t.Context(), s.elicited(t, "dan", "/mcp/hasty", version, answer), "approved_batch", w.at, "a")
+		if err != nil || !isError || text != "Nobody answered." || len(asked) != 1 {
+			t.Errorf("%s: %q, %v, %v; asked %d times", version, text, isError, err, len(asked))
+		}
+		if last := s.last(t, "dan"); last.Outcome != belay.Declined {
+			t.Errorf("%s: the run is %s", version, last.Outcome)
+		}
+		if n := len(w.begun); n != 0 {
+			t.Errorf("%s: it worked %d times", version, n)
+		}
+		text, isError, err = works(t.Context(), s.elicited(t, "dan", "/mcp/trusting", version, answer), "approved_batch", w.at, "a")
+		if err != nil || isError || text != "done a" || len(asked) != 1 {
+			t.Errorf("%s: %q, %v, %v; asked %d times", version, text, isError, err, len(asked))
+		}
+		if last := s.last(t, "dan"); last.Outcome != belay.Completed {
+			t.Errorf("%s: the run is %s", version, last.Outcome)
+		}
+		<-w.begun
+	}
 }
 
 // TestAT66_AnotherDoorIsQuicker: the question is taken back at the caller, in the era
