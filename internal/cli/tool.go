@@ -13,6 +13,7 @@ import (
 // toolCmd is for authors of scripted tools.
 type toolCmd struct {
 	New   toolNewCmd   `cmd:"" help:"Make a project that runs."`
+	Serve toolServeCmd `cmd:"" help:"Serve tools on standard input and output, to any MCP client."`
 	Run   toolRunCmd   `cmd:"" help:"Call a tool, with progress and a Stop by Ctrl-C."`
 	Check toolCheckCmd `cmd:"" help:"Look for mistakes: manifest, script, types."`
 	Types toolTypesCmd `cmd:"" help:"Write the types into a project, for editors."`

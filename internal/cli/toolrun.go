@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -16,10 +17,10 @@ import (
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/gateway"
 	"github.com/belayhq/belay/internal/config"
-	"github.com/belayhq/belay/internal/memcap"
 	"github.com/belayhq/belay/proc"
 	"github.com/belayhq/belay/script"
 	"github.com/belayhq/belay/script/worker"
+	"github.com/belayhq/belay/serve"
 )
 
 type toolRunCmd struct {
@@ -31,7 +32,7 @@ type toolRunCmd struct {
 	AllowHost   []string      `placeholder:"HOST" sep:"none" help:"Let the script connect to this host (name, name:port, *.name or *)."`
 	EditorRoot  string        `type:"path" placeholder:"FOLDER" help:"Give the script an editor over this folder."`
 	EditorWrite bool          `help:"Let the editor write."`
-	Memory      config.Size   `default:"256MiB" placeholder:"SIZE" help:"What the worker may use; 0: no bound."`
+	Memory      config.Size   `default:"256MiB" placeholder:"SIZE" help:"What the worker may use."`
 	CPU         time.Duration `name:"cpu" placeholder:"DURATION" help:"How long the interpreter may run; 0: no bound."`
 	Deadline    time.Duration `placeholder:"DURATION" help:"Stop each call after this time; 0: never."`
 	Grace       time.Duration `default:"2s" help:"Time between the Stop and the interrupt."`
@@ -186,44 +187,49 @@ func because(err error) string {
 
 var errWatched = errors.New("the calls are over")
 
-// open starts the worker.
+// open starts the worker: as belay serve would have it, but for one process alone.
 func (r *toolCalls) open() error {
 	c := r.cmd
-	self, err := os.Executable()
+	server, err := config.CompleteScripts(config.Server{
+		Name: "tool",
+		Policy: config.Policy{
+			ToolPolicy: config.ToolPolicy{Grace: config.Some(c.Grace), KillAfter: config.Some(c.KillAfter), Deadline: config.Some(c.Deadline)},
+			Isolation:  config.Some("shared"), AtOnce: config.Some(1), Spares: config.Some(0),
+		},
+		Scripts: &config.Scripts{
+			Dirs: []string{c.Dir}, AllowHosts: c.AllowHost, AutoApprove: c.AutoApprove, ApprovalTimeout: toolAskTimeout,
+			Memory: c.Memory, CPU: c.CPU, EditorRoot: c.EditorRoot, EditorWrite: c.EditorWrite,
+		},
+	})
 	if err != nil {
-		return err
+		return usagef("tool run: %v", err)
 	}
-	command := []string{self, "script-worker", "--grace", c.Grace.String(), "--kill-after", (c.Grace + c.KillAfter).String(), "--memory", c.Memory.String(), "--cpu", c.CPU.String()}
-	for _, host := range c.AllowHost {
-		command = append(command, "--allow-host", host)
+	r.client = &toolClient{progress: r.view.report}
+	var asker gateway.Asker
+	if r.person = newPerson(r.env, r.view); r.person != nil && !c.Yes && !c.No {
+		r.client.elicit = r.person.asked
+	} else {
+		asker = &flagAsker{c, r.view}
 	}
-	for flag, on := range map[string]bool{"--auto-approve": c.AutoApprove, "--editor-write": c.EditorWrite, "--test": c.Test} {
-		if on {
-			command = append(command, flag)
-		}
+	cfg, err := serve.Gateway(serve.Options{
+		Tree: r.host.tree, Parent: r.host.parent.Run(), Owner: r.host.owner, Log: r.log(), Facts: r.host.facts, Asker: asker,
+	}, serve.Definition{Server: server})
+	if err != nil {
+		return usagef("tool run: %v", err)
 	}
-	if c.EditorRoot != "" {
-		command = append(command, "--editor-root", c.EditorRoot)
+	if c.Test {
+		at := slices.Index(cfg.Command, "--")
+		cfg.Command = slices.Insert(cfg.Command, at, "--test")
 	}
 	if err := r.listen(); err != nil {
 		return err
 	}
-	cfg := gateway.Config{
-		Name: "tool", Command: append(command, "--", c.Dir), Stderr: r.stderr, Env: append(proc.Environment(), envLogFormat+"=json"),
-		Policy: gateway.Policy{
-			Enforce: gateway.EnforceStrict, Ladder: belay.Ladder{Grace: c.Grace, KillAfter: c.KillAfter}, Deadline: c.Deadline,
-		},
-		RestartSafe: true, Facts: r.host.facts, Asks: true, Epitaph: toolEpitaph,
-		Tree: r.host.tree, Parent: r.host.parent.Run(), Owner: r.host.owner, Log: r.log(),
-	}
-	r.client = &toolClient{progress: r.view.report}
-	if r.person = newPerson(r.env, r.view); r.person != nil && !c.Yes && !c.No {
-		r.client.elicit = r.person.asked
-	} else {
-		cfg.Asker = &flagAsker{c, r.view}
-	}
+	cfg.Stderr, cfg.Env = r.stderr, append(proc.Environment(), envLogFormat+"=json")
 	return openToolClient(context.Background(), cfg, r.client)
 }
+
+// toolAskTimeout is how long a question stays on the terminal.
+const toolAskTimeout = 10 * time.Minute
 
 // log is the gateway's, for whoever asks for one: what an author has to know of it is
 // on the receipt.
@@ -251,14 +257,6 @@ func (r *toolCalls) hush() {
 		_ = r.stderr.Close()
 	}
 	r.console.Wait()
-}
-
-// toolEpitaph is what a call gets whose worker has died.
-func toolEpitaph(d gateway.Death) string {
-	if d.OutOfMemory || memcap.Died(d.Exit.Code, d.Stderr) {
-		return script.TextMemory
-	}
-	return ""
 }
 
 // flagAsker answers as the command line says.

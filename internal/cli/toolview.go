@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -159,16 +160,21 @@ func (v *toolView) receipt(r *belay.Receipt) {
 // lines of scripts' consoles, and what the worker itself has to say.
 func (v *toolView) console(from io.Reader) {
 	lines := bufio.NewReaderSize(from, 64<<10)
+	dying := false // what follows is the trace of a process that has failed: pages of it
 	for {
 		line, err := lines.ReadString('\n')
-		if line = strings.TrimSpace(line); line != "" {
+		if line = strings.TrimSpace(line); line != "" && (!dying || strings.HasPrefix(line, "{")) {
 			v.logged(line)
+			dying = lastWords.MatchString(line)
 		}
 		if err != nil {
 			return
 		}
 	}
 }
+
+// lastWords is how the trace of a Go program that fails begins.
+var lastWords = regexp.MustCompile(`^(fatal error: |panic: |runtime(/cgo)?: |SIG[A-Z]+: |goroutine [0-9]+ )`)
 
 // logged is one line of a worker's log, in JSON, or of whatever else it wrote.
 func (v *toolView) logged(line string) {

@@ -102,7 +102,12 @@ declare namespace AssistantTool {
   function clearState(): void
 }
 
-/** The project's other files, for tools with scriptEditorOnly. All paths are relative. */
+/**
+ * The folder that the operator lets the tool work on, for tools with scriptEditorOnly.
+ * Paths are relative to it, with /; nothing outside of it can be reached. What is
+ * missing, no text, or larger than 4 MiB reads as null. Without leave to write, what
+ * writes is rejected.
+ */
 interface ScriptEditorProvider {
   readonly scriptName: string
   exists(path: string): boolean
@@ -111,16 +116,33 @@ interface ScriptEditorProvider {
   getFileContent(path: string): Promise<string | null>
   updateFileContent(path: string, content: string): Promise<boolean>
   writeToFile(path: string, content: string): Promise<boolean>
-  insertContent(path: string, content: string, startLine: number): Promise<boolean>
-  replaceInFile(path: string, changes: ScriptEditorChange[]): Promise<boolean>
-  openDiffEditor(path: string, content: string): Promise<void>
-  getLintErrors(path?: string): Promise<any>
+  insertContent(path: string, operations: ScriptEditorInsertion[]): Promise<boolean>
+  replaceInFile(path: string, operations: ScriptEditorChange[]): Promise<boolean>
+  /** Reports what would change. */
+  openDiffEditor(path: string, content: string): void
+  /** What the compiler says, by file; files without mistakes are left out. */
+  getLintErrors(): Record<string, ScriptEditorLintError[]>
+}
+
+/** Lines count from 1. */
+interface ScriptEditorInsertion {
+  startLine: number
+  content: string
 }
 
 /** A change by lines, or by the text that is there now. */
 type ScriptEditorChange =
-  | { startLine: number; endLine?: number; content: string }
-  | { existingBlock: string; newBlock: string; [more: string]: unknown }
+  | ScriptEditorInsertion
+  | { existingBlock: string; newBlock: string; contextBefore?: string; contextAfter?: string; startLineHint?: number }
+
+/** Lines count from 1, everything else from 0. */
+interface ScriptEditorLintError {
+  line: number
+  column: number
+  from: number
+  to: number
+  message: string
+}
 
 // --- the script ----------------------------------------------------------------------
 
@@ -137,12 +159,29 @@ interface ScriptHost {
   readonly name: string
   readonly metadata: ScriptMetadata
   readonly queryParameters: Readonly<Record<string, string>>
+  /** Leads nowhere: there are no files. */
+  readonly directory: string
   /** The callback is never called here. */
   onResume(callback: (details: any) => void): () => void
   /** Ends the call, with this result. */
   exit(result?: AssistantTool.Result): never
 }
 declare var Script: ScriptHost
+
+/** Names of files, as texts. */
+declare var Path: {
+  join(...parts: string[]): string
+  normalize(path: string): string
+  dirname(path: string): string
+  basename(path: string, ext?: string): string
+  extname(path: string): string
+  isAbsolute(path: string): boolean
+  parse(path: string): { root: string; dir: string; base: string; ext: string; name: string }
+}
+
+/** Makes an element, which is kept and never shown. */
+declare function createElement(type: any, props?: any, ...children: any[]): any
+declare var Fragment: any
 
 interface Console {
   log(...values: unknown[]): void
@@ -433,7 +472,11 @@ interface ScriptingUnavailable {
   readonly isAvailable: false
   (...args: any[]): any
   new (...args: any[]): any
-  [name: string]: any
+  // Those that are called with the type of what they return.
+  get<T = any>(...args: any[]): T | null
+  present<T = any>(...args: any[]): Promise<T>
+  evaluateJavaScript<T = any>(...args: any[]): Promise<T>
+  readonly [name: string]: any
 }
 /** @deprecated not available in Belay */
 declare var Location: ScriptingUnavailable
@@ -631,10 +674,11 @@ declare module "scripting" {
   export const Script: typeof globalThis.Script
   export const fetch: typeof globalThis.fetch
 
-  /** Makes an element, which is kept and never shown. */
-  export function createElement(type: any, props?: any, ...children: any[]): any
+  export const Path: typeof globalThis.Path
+  export const createElement: typeof globalThis.createElement
+  export function createContext<T = any>(initial?: T): any
   export function h(type: any, props?: any, ...children: any[]): any
-  export const Fragment: any
+  export const Fragment: typeof globalThis.Fragment
 
   /** The type of a component of the app, which is never shown here. */
   export type FunctionComponent<P = any> = (props: P) => any
@@ -759,6 +803,4 @@ declare module "scripting" {
   export const useContext: any
   /** @deprecated Belay has no screen */
   export const useObservable: any
-  /** @deprecated Belay has no screen */
-  export const createContext: any
 }
