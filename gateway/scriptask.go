@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/jsonrpc"
@@ -72,6 +74,9 @@ func (u *upstream) scriptAsked(m *mcp.Message) {
 	if err != nil {
 		u.send(jsonrpc.AppendError(nil, m.ID, mcp.CodeInvalidParams, err.Error(), nil))
 		return
+	}
+	for _, text := range []*string{&q.Title, &q.Message, &q.Primary, &q.Secondary, &q.Preview} {
+		*text = shown(*text)
 	}
 	d := &dialog{u: u, id: m.ID, q: q}
 	d.ctx, d.end = context.WithCancelCause(s.life)
@@ -328,7 +333,18 @@ func (d *dialog) look(ctx context.Context) string {
 		d.u.s.log.Info("a preview showed nothing", "run", d.c.run.ID(), "error", err)
 		return ""
 	}
-	return mcp.PreviewText(m)
+	return shown(mcp.PreviewText(m))
+}
+
+// shown is a text of a script as a person may be shown it: it may be printed on a
+// terminal, where control characters are commands.
+func shown(text string) string {
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if r != '\n' && r != '\t' && unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
+			return -1
+		}
+		return r
+	}, text))
 }
 
 // partLocked asks a modern caller by the answer to its request. The call goes on.

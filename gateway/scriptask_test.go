@@ -674,6 +674,27 @@ func TestAT66_BadQuestions(t *testing.T) {
 	}
 }
 
+// TestAT66_NothingIsShownThatCommandsATerminal: what a script writes is text, at the
+// caller as at the doors.
+func TestAT66_NothingIsShownThatCommandsATerminal(t *testing.T) {
+	s := on(t, false, capable, nil)
+	call, name := s.call("1")
+	say(t, s.worker, `{"jsonrpc":"2.0","id":"ask-1","method":"io.github.belayhq/ask","params":{"call":%q,"message":"a\u001b[2Jb\nc\u202ed","primary":"Y\u0007es","secondary":"\u0000"}}`, name)
+	q := s.elicited(1)
+	if !strings.Contains(q.Raw, `a[2Jb\ncd`) || !strings.Contains(q.Raw, `"enum":["Yes"]`) || strings.Contains(q.Raw, `\u00`) || strings.Contains(q.Raw, "\u202e") {
+		t.Errorf("the caller got %s", q.Raw)
+	}
+	if a := s.open(1)[0]; a.Question.Text != "a[2Jb\ncd" || a.Question.Primary != "Yes" || a.Question.Secondary != "" {
+		t.Errorf("the doors show %+v", a.Question)
+	}
+	s.send(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{"answer":"Yes"}}}`, q.ID)
+	if got := s.answered("ask-1"); got != "primary" {
+		t.Errorf("the script got %s", got)
+	}
+	s.returns(call, "")
+	s.expect("1")
+}
+
 // TestAT66_AnswersRaceStops: whatever comes first, every question is answered once,
 // and nothing is left.
 func TestAT66_AnswersRaceStops(t *testing.T) {
