@@ -126,20 +126,22 @@ func (s *Session) hireLocked() {
 
 // wantedLocked is how many workers are missing: for the calls that wait, or, when
 // none does, to be ready before the next. Nobody who waits is to be slowed down by
-// what is made ahead.
-func (s *Session) wantedLocked() (want int) {
+// what is made ahead; and who waits although there are idle ones waits for something
+// else.
+func (s *Session) wantedLocked() int {
+	waiting := 0
 	for i := range s.queue {
-		if want >= s.cfg.MaxProcesses {
-			return want
+		if waiting >= s.cfg.MaxProcesses {
+			break
 		}
 		if c := s.queue[i].call; c != nil && !c.dropped && c.method == mcp.MethodCallTool {
-			want++
+			waiting++
 		}
 	}
-	if want == 0 && s.warm && len(s.idle) == 0 && s.leased-s.coming < s.cfg.Spares {
-		return 1
+	if waiting == 0 && s.warm && s.leased-s.coming < s.cfg.Spares {
+		waiting = 1 // the next
 	}
-	return want
+	return waiting - len(s.idle)
 }
 
 // warmLocked has spares made from now on: a fresh process can be put into the

@@ -477,3 +477,23 @@ func TestScriptsStress(t *testing.T) {
 		t.Errorf("%s", m.Raw)
 	}
 }
+
+// TestLeaseOverlap: a call that waits for the end of an earlier one, and not for a
+// process, has none started for it again and again.
+func TestLeaseOverlap(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *Config) {
+		c.Isolation, c.Overlap = IsolationCall, OverlapWait
+		c.Ladder = belay.Ladder{Grace: 2 * time.Second, KillAfter: time.Second}
+	}, "-no-subscribe")
+	r.start("1", "tick", tickForever("k", `"deaf":true`))
+	r.ok(r.Cancel("1", ""))
+	r.ok(r.Call("2", "tick", `{"key":"second","n":1,"ms":1}`, ""))
+	r.seen("second", "start")
+	if m, err := r.Expect("2"); err != nil || m.Result == nil {
+		t.Errorf("%v %s", err, m.Raw)
+	}
+	if n := faketool.Starts(r.w.Path + ".starts"); n > 3 {
+		t.Errorf("%d processes were started: the primary one and two are enough", n)
+	}
+}
