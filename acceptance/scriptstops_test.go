@@ -474,6 +474,28 @@ func TestAT88_Busy(t *testing.T) {
 	_ = wait(t, two)
 }
 
+// TestAT88_CPU: a script has so much of the interpreter's time and no more; what it
+// waits for does not count (AT-87, AT-88).
+func TestAT88_CPU(t *testing.T) {
+	t.Parallel()
+	s := onStops(t, nil, func(c *settings) {
+		c.servers["hard"].(map[string]any)["scripts"].(map[string]any)["cpu"] = "500ms"
+	})
+	c := s.begin(t, "ann", "hard")
+	for _, tool := range []string{"busy", "chain"} {
+		got := s.into(t, c, tool, "cpu-"+tool)
+		if list, isError := wait(t, got).texts(t); !isError || len(list) != 1 || list[0] != "Error: the tool used up its processor time." {
+			t.Errorf("%s: %q", tool, list)
+		}
+	}
+	waiting := s.into(t, c, "polite", "cpu-waits")
+	time.Sleep(600 * time.Millisecond) // longer than it may run
+	pending(t, waiting)
+	s.cancel(t, "op", "cpu-waits")
+	_ = wait(t, waiting)
+	s.alive(t, c, "scripts without time")
+}
+
 // TestScriptCrowd makes many calls at once and stops half of them at random times:
 // each is settled once, with its own text, and afterwards no worker, no request and no
 // memory is left (acceptance 6 and 16).
