@@ -27,6 +27,7 @@ const (
 	maxEditorEdits   = 1000     // of one operation
 	maxEditorPath    = 1024     // bytes of a path
 	maxEditorDepth   = 32       // folders that a path goes through
+	maxEditorTries   = 20       // for a file that others change meanwhile
 )
 
 // Editor is a folder that tools of the kind scriptEditorOnly work on, as their
@@ -54,6 +55,7 @@ var (
 	errEditorNoText  = errors.New("the file is no text in UTF-8")
 	errEditorLarge   = fmt.Errorf("a file has at most %d bytes", MaxEditorFile)
 	errEditorKind    = errors.New("it is no regular file")
+	errEditorMoved   = errors.New("somebody else changes it all the time")
 	errEditorEntries = fmt.Errorf("the editor's folder has more than %d entries: grant a smaller one", MaxEditorEntries)
 )
 
@@ -214,59 +216,99 @@ func (e *Editor) read(name string) (string, error) {
 
 // put replaces a whole file; create says that it need not be there.
 func (e *Editor) put(name, text string, create bool) error {
-	return e.change(name, create, false, func(string) (string, error) { return text, nil })
-}
-
-// edit replaces a file by what change makes of its text.
-func (e *Editor) edit(name string, change func(old string) (string, error)) error {
-	return e.change(name, false, true, change)
-}
-
-func (e *Editor) change(name string, create, read bool, edit func(old string) (string, error)) error {
-	clean, seen, err := pathIn(name)
-	switch {
-	case err != nil:
-		return err
-	case !e.write:
-		return errEditorRead
-	case !seen || clean == ".":
-		return fmt.Errorf("%s: %w", clean, errEditorKind)
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	mode := fs.FileMode(0o644)
-	old := ""
-	info, err := e.root.Lstat(clean)
-	switch {
-	case errors.Is(err, fs.ErrNotExist) && create:
-		if err := e.root.MkdirAll(path.Dir(clean), 0o755); err != nil {
-			return fmt.Errorf("write %s: %w", clean, plain(err))
-		}
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%s: %w", clean, errEditorGone)
-	case err != nil:
-		return fmt.Errorf("write %s: %w", clean, plain(err))
-	case !info.Mode().IsRegular(): // a link too: the rename would put a file in its place
-		return fmt.Errorf("%s: %w", clean, errEditorKind)
-	default:
-		mode = info.Mode().Perm()
-		if read {
-			if old, err = e.read(clean); err != nil {
-				return err
-			}
-		}
-	}
-	text, err := edit(old)
+	clean, err := e.writable(name)
 	if err != nil {
 		return err
 	}
 	if len(text) > MaxEditorFile {
 		return fmt.Errorf("%s: %w", clean, errEditorLarge)
 	}
-	if err := e.replaceLocked(clean, text, mode); err != nil {
-		return fmt.Errorf("write %s: %w", clean, plain(err))
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	unlock, err := e.lock()
+	if err != nil {
+		return err
 	}
-	return nil
+	defer unlock()
+	was, err := e.lookLocked(clean)
+	if errors.Is(err, errEditorGone) && create {
+		err = nil
+		if of := e.root.MkdirAll(path.Dir(clean), 0o755); of != nil {
+			err = fmt.Errorf("write %s: %w", clean, plain(of))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return e.replaceLocked(clean, text, was, false)
+}
+
+// edit replaces a file by what change makes of its text. Other programs than workers
+// may change the file at the same time: then it is read anew.
+func (e *Editor) edit(name string, change func(old string) (string, error)) error {
+	clean, err := e.writable(name)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	unlock, err := e.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	err = errEditorMoved
+	for try := 0; errors.Is(err, errEditorMoved) && try < maxEditorTries; try++ {
+		err = e.editLocked(clean, change)
+	}
+	return err
+}
+
+func (e *Editor) editLocked(clean string, change func(old string) (string, error)) error {
+	was, err := e.lookLocked(clean)
+	if err != nil {
+		return err
+	}
+	old, err := e.read(clean)
+	if err != nil {
+		return err
+	}
+	text, err := change(old)
+	if err != nil {
+		return err
+	}
+	if len(text) > MaxEditorFile {
+		return fmt.Errorf("%s: %w", clean, errEditorLarge)
+	}
+	return e.replaceLocked(clean, text, was, true)
+}
+
+// writable checks the path of a file that is to be written.
+func (e *Editor) writable(name string) (string, error) {
+	clean, seen, err := pathIn(name)
+	switch {
+	case err != nil:
+		return "", err
+	case !e.write:
+		return "", errEditorRead
+	case !seen || clean == ".":
+		return "", fmt.Errorf("%s: %w", clean, errEditorKind)
+	}
+	return clean, nil
+}
+
+// lookLocked is what is in a file's place now: nothing, or a regular file.
+func (e *Editor) lookLocked(clean string) (fs.FileInfo, error) {
+	switch info, err := e.root.Lstat(clean); {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%s: %w", clean, errEditorGone)
+	case err != nil:
+		return nil, fmt.Errorf("write %s: %w", clean, plain(err))
+	case !info.Mode().IsRegular(): // a link too: the rename would put a file in its place
+		return nil, fmt.Errorf("%s: %w", clean, errEditorKind)
+	default:
+		return info, nil
+	}
 }
 
 // sweepLocked removes what writers that were killed left in a folder, before the
@@ -290,28 +332,39 @@ func (e *Editor) sweepLocked(dir string) {
 	}
 }
 
-// replaceLocked puts a whole file in the place of another.
-func (e *Editor) replaceLocked(name, text string, mode fs.FileMode) error {
-	e.sweepLocked(path.Dir(name))
-	next := path.Join(path.Dir(name), temporary+rand.Text())
+// replaceLocked puts a whole file in the place of another, or of none: was is what
+// was there. With same it must be there still.
+func (e *Editor) replaceLocked(clean, text string, was fs.FileInfo, same bool) error {
+	e.sweepLocked(path.Dir(clean))
+	mode := fs.FileMode(0o644)
+	if was != nil {
+		mode = was.Mode().Perm()
+	}
+	next := path.Join(path.Dir(clean), temporary+rand.Text())
 	f, err := e.root.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
-		return err
+		return fmt.Errorf("write %s: %w", clean, plain(err))
 	}
 	_, err = io.WriteString(f, text)
-	if err == nil {
+	if err == nil && was != nil {
 		err = f.Chmod(mode) // what the umask took away
 	}
 	if closed := f.Close(); err == nil {
 		err = closed
 	}
+	if err == nil && same {
+		if is, of := e.root.Lstat(clean); of != nil || !os.SameFile(was, is) || is.Size() != was.Size() || !is.ModTime().Equal(was.ModTime()) {
+			err = errEditorMoved
+		}
+	}
 	if err == nil {
-		err = e.root.Rename(next, name)
+		err = e.root.Rename(next, clean)
 	}
 	if err != nil {
 		_ = e.root.Remove(next)
+		return fmt.Errorf("write %s: %w", clean, plain(err))
 	}
-	return err
+	return nil
 }
 
 // plain takes the path out of an error, for it is the machine's own.

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -297,6 +299,41 @@ func TestAT81_Killed(t *testing.T) {
 		t.Errorf("the folder has %v, %v", entries, err)
 	}
 }
+
+// TestAT81_Together loses no edit of two workers that edit one file: each has an
+// Editor of its own, as two processes have.
+func TestAT81_Together(t *testing.T) {
+	one, dir := desktop(t, true, map[string]string{"log": ""})
+	two, err := OpenEditor(dir, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = two.Close() }()
+	var all sync.WaitGroup
+	var done atomic.Int64
+	for i, e := range []*Editor{one, one, two, two} {
+		all.Go(func() {
+			for n := range 25 {
+				err := e.edit("log", func(old string) (string, error) {
+					return insertLines(old, []edit{{StartLine: ptr(1), Content: ptr(fmt.Sprint(i, n))}})
+				})
+				switch {
+				case err == nil:
+					done.Add(1)
+				case !errors.Is(err, errEditorMoved):
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	lines := int64(strings.Count(fileText(t, filepath.Join(dir, "log")), "\n"))
+	if done.Load() != 100 || lines != 100 && runtime.GOOS != "windows" { // where there is no lock, only a last look
+		t.Errorf("%d lines after %d edits", lines, done.Load())
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
 
 // writeForEver replaces a file again and again, each time as a whole.
 func writeForEver(dir string) {
