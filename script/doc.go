@@ -28,4 +28,13 @@
 // two instructions of the virtual machine; a builtin that runs on (a backtracking
 // regular expression) is for whoever owns the process: this package says so
 // by not returning.
+//
+// # The editor (AT-44, AT-81)
+//
+// A tool with scriptEditorOnly gets an [Editor]: one folder that was granted, and
+// nothing above it or behind a link. Writing is a grant of its own, and possible while
+// the tool runs until the grace after a Stop is over: not for the approval request,
+// not in onCancel, not after a decline. A file is replaced as a whole, so that it is
+// the old one or the new one when a worker is killed; workers with the same folder
+// wait for each other.
 package script

@@ -315,7 +315,7 @@ func TestAT81_Together(t *testing.T) {
 		all.Go(func() {
 			for n := range 25 {
 				err := e.edit("log", func(old string) (string, error) {
-					return insertLines(old, []edit{{StartLine: ptr(1), Content: ptr(fmt.Sprint(i, n))}})
+					return insertLines(old, []edit{{StartLine: new(1), Content: new(fmt.Sprint(i, n))}})
 				})
 				switch {
 				case err == nil:
@@ -332,8 +332,6 @@ func TestAT81_Together(t *testing.T) {
 		t.Errorf("%d lines after %d edits", lines, done.Load())
 	}
 }
-
-func ptr[T any](v T) *T { return &v }
 
 // writeForEver replaces a file again and again, each time as a whole.
 func writeForEver(dir string) {
