@@ -330,7 +330,7 @@ var Table = []Row{
 	},
 	{
 		"internal/cli", 6,
-		[]string{".", "acp", "acp/agent", "acp/bridge", "acp/front", "admin", "admin/client", "auth", "lease", "ledger", "node", "proc", "supervise", "internal/peers", "internal/config", "mcp", "jsonrpc", "local", "gateway", "rap", "rap/sigv4", "serve", "tracing", "internal/adopt", "internal/builtin", "internal/demo", "internal/egress", "internal/faketool", "internal/memcap", "internal/wholefile", "script", "script/lint", "script/types", "script/worker"},
+		[]string{".", "acp", "acp/agent", "acp/bridge", "acp/front", "admin", "admin/client", "auth", "lease", "ledger", "node", "proc", "supervise", "internal/peers", "internal/config", "mcp", "jsonrpc", "local", "gateway", "rap", "rap/sigv4", "serve", "tracing", "internal/adopt", "internal/builtin", "internal/demo", "internal/egress", "internal/faketool", "internal/memcap", "internal/wholefile", "script", "script/examples", "script/lint", "script/types", "script/worker"},
 		[]string{"github.com/alecthomas/kong", "github.com/fsnotify/fsnotify", "golang.org/x/sys"},
 		"the commands; kong reads the command line, x/sys knows the terminal's foreground group",
 	},

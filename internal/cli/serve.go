@@ -32,7 +32,7 @@ type serveCmd struct {
 func (*serveCmd) Help() string {
 	return `MCP servers over HTTP, each at /mcp/NAME and all as one at /mcp, in every revision of the protocol; each request becomes a
 run that can be seen and stopped. Servers come from belay.yaml, from the files in which editors keep theirs, or from both;
-without either, tools for a demonstration are served. The flags from --grace on are defaults for all servers: what a file says
+without either, tools for a demonstration are served, and examples of scripted tools. The flags from --grace on are defaults for all servers: what a file says
 goes before them.
 
 SIGHUP or a changed file reloads: servers whose definition is the same keep everything, calls in flight of others end first.
@@ -180,7 +180,7 @@ func (s *server) run(ctx context.Context, l net.Listener, signals <-chan os.Sign
 		s.close()
 		return exitErrorf(ExitUsage, "serve: %v", err)
 	}
-	for _, note := range s.conf.Notes {
+	for _, note := range append(s.plan.notes, s.conf.Notes...) {
 		s.host.log.Warn(note)
 	}
 	web := s.node.HTTP()

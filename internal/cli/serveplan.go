@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"net/url"
 	"os/exec"
 	"path"
@@ -15,6 +16,7 @@ type servePlan struct {
 	cmd    *serveCmd
 	flags  config.Policy
 	getenv func(string) string
+	notes  []string // for the log, beside those of the configuration
 }
 
 // load reads the files as they are now.
@@ -52,6 +54,11 @@ const referencePackage = "@modelcontextprotocol/server-everything@2026.8.31"
 // demonstration is served where there is no configuration.
 func (p *servePlan) demonstration() []serve.Definition {
 	defs := []serve.Definition{p.builtIn()}
+	if own, err := p.examplesServer(); err != nil {
+		p.notes = append(p.notes, fmt.Sprintf("the examples of scripts are not served: %v", err))
+	} else {
+		defs = append(defs, own)
+	}
 	if _, err := exec.LookPath("npx"); err == nil && p.cmd.Reference {
 		reference := config.New("reference", p.flags)
 		reference.Command = []string{"npx", "--yes", referencePackage, "stdio"}
@@ -78,7 +85,7 @@ func behind(d *serve.Definition) string {
 	case d.Serve != nil:
 		return "built in"
 	case d.Scripts != nil:
-		return "scripts"
+		return behindScripts(d.Scripts)
 	case d.RAP != nil && d.RAP.URL != "":
 		if u, err := url.Parse(d.RAP.URL); err == nil {
 			return "rap " + u.Scheme + "://" + u.Host

@@ -31,6 +31,7 @@ type served struct {
 	program string // how this program is called
 	reached bool   // other machines reach it, where this user's own token is worth nothing
 	proof   string // how long receipts are there
+	scripts string // where the examples of scripts lie; empty: they are not served
 	trial   string // a command that calls a tool; empty: not known
 }
 
@@ -73,6 +74,9 @@ func (s *server) served(defs []serve.Definition) served {
 			client.Headers = bearer
 		}
 		out.MCPServers[defs[i].Name] = client
+		if defs[i].Scripts != nil && len(s.conf.Files) == 0 {
+			out.scripts = defs[i].Scripts.Dirs[0]
+		}
 		if defs[i].Serve != nil && !out.Auth && out.Socket == "" {
 			out.trial = trial(url)
 		}
@@ -199,6 +203,9 @@ func (v *served) print(w io.Writer, st style) error {
 	v.printAPI(&b)
 	if v.trial != "" {
 		fmt.Fprintf(&b, "\nNo client at hand? This calls a tool that waits; stop it by Ctrl-C or from another terminal:\n\n  %s\n", v.trial)
+	}
+	if v.scripts != "" {
+		fmt.Fprintf(&b, "\nThe scripts of examples lie in %s; to write one: %s tool new NAME\n", oneLine(v.scripts), v.program)
 	}
 	b.WriteString("\nCtrl-C ends Belay and every process that it started.\n")
 	_, err := io.WriteString(w, b.String())
