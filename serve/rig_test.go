@@ -21,6 +21,7 @@ import (
 
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/gateway"
+	"github.com/belayhq/belay/internal/calm"
 	"github.com/belayhq/belay/internal/config"
 	"github.com/belayhq/belay/internal/faketool"
 	"github.com/belayhq/belay/mcp"
@@ -212,19 +213,17 @@ func async(f func() (answer, error)) <-chan answer {
 
 func (r *rig) wait(got <-chan answer, within time.Duration) answer {
 	r.t.Helper()
-	select {
-	case a := <-got:
-		return a
-	case <-time.After(within):
-		r.t.Fatalf("no answer within %v\n%s", within, r.logs)
-		return answer{}
+	a, err := calm.Receive(r.t, got, within)
+	if err != nil {
+		r.t.Fatalf("no answer: %v\n%s", err, r.logs)
 	}
+	return a
 }
 
 // event waits for a line in the witness.
 func (r *rig) event(key, name string) faketool.Event {
 	r.t.Helper()
-	e, err := r.wit.WaitFor(key, name, 10*time.Second)
+	e, err := r.wit.WaitFor(key, name, 30*time.Second)
 	if err != nil {
 		r.t.Fatalf("%v\n%s", err, r.logs)
 	}
@@ -257,7 +256,7 @@ func (r *rig) health() (h Health) {
 
 func (r *rig) eventually(what string, ok func() bool) {
 	r.t.Helper()
-	r.within(10*time.Second, what, ok)
+	r.within(30*time.Second, what, ok)
 }
 
 func (r *rig) within(limit time.Duration, what string, ok func() bool) {

@@ -464,7 +464,7 @@ func (r *rig) stop(name string) *belay.Run {
 
 func (r *rig) receipt(run *belay.Run) *belay.Receipt {
 	r.t.Helper()
-	ctx, end := context.WithTimeout(context.Background(), 15*time.Second)
+	ctx, end := context.WithTimeout(context.Background(), 40*time.Second)
 	defer end()
 	receipt, err := run.Wait(ctx)
 	if err != nil {

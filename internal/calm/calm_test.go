@@ -168,3 +168,16 @@ func TestDeadline(t *testing.T) {
 		t.Error("it outlived its test")
 	}
 }
+
+// What comes is received; what does not come is missed, in time.
+func TestReceive(t *testing.T) {
+	c := make(chan int, 1)
+	c <- 7
+	if n, err := Receive(t, c, time.Minute); n != 7 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	begun := time.Now()
+	if n, err := Receive(t, c, 20*time.Millisecond); n != 0 || err == nil || time.Since(begun) < 20*time.Millisecond {
+		t.Errorf("%d, %v after %v", n, err, time.Since(begun))
+	}
+}

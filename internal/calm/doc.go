@@ -14,7 +14,8 @@
 //     proves nothing and is void: the next waits for calm; one beyond that, too,
 //     counts against us, and the third of those fails the test.
 //   - [Watch.Within] is for what happens once.
-//   - [Deadline] is for waiting for an event that must come in time.
+//   - [Receive] and [Deadline] are for waiting for an event that must come in
+//     time.
 //
 // None of them is of use within testing/synctest, where time is exact and no
 // help is needed; nor for a limit that is there only so that a test ends at all:

@@ -78,6 +78,38 @@ func await(tb testing.TB) {
 	}
 }
 
+// Receive receives what must come within limit, or what the weather makes of it.
+func Receive[T any](tb testing.TB, from <-chan T, limit time.Duration) (T, error) {
+	w := Start(tb)
+	defer w.Stop()
+	tick := time.NewTicker(nap)
+	defer tick.Stop()
+	for {
+		select {
+		case v := <-from:
+			return v, nil
+		case <-tick.C:
+		}
+		if err := w.over(limit); err != nil {
+			var none T
+			return none, err
+		}
+	}
+}
+
+// over says whether more than limit has passed in the weather since Start.
+func (w *Watch) over(limit time.Duration) error {
+	now := time.Now()
+	took := now.Sub(w.begun)
+	if took <= limit {
+		return nil
+	}
+	if got := w.Between(w.begun, now); took > got.Allow(limit) {
+		return &late{limit, got}
+	}
+	return nil
+}
+
 // late is the cause of a Deadline's end.
 type late struct {
 	limit time.Duration
@@ -99,12 +131,8 @@ func Deadline(tb testing.TB, limit time.Duration) context.Context {
 				return
 			case <-time.After(min(nap, limit)):
 			}
-			now := time.Now()
-			if now.Sub(w.begun) <= limit {
-				continue
-			}
-			if got := w.Between(w.begun, now); now.Sub(w.begun) > got.Allow(limit) {
-				end(&late{limit, got})
+			if err := w.over(limit); err != nil {
+				end(err)
 				return
 			}
 		}

@@ -42,6 +42,7 @@ type options struct {
 	dieFrom                         int
 	tasks, taskTwice, taskNotify    bool
 	taskLate, taskTTL               time.Duration
+	taskWhen                        bool
 }
 
 func (o *options) flags(fs *flag.FlagSet) {
@@ -72,6 +73,7 @@ func (o *options) flags(fs *flag.FlagSet) {
 	fs.BoolVar(&o.noSubscribe, "no-subscribe", false, "declare no resource subscriptions, which isolation call cannot have")
 	fs.BoolVar(&o.tasks, "tasks", false, "calls may become tasks: those of 2025-11-25, and of the extension with the argument task")
 	fs.DurationVar(&o.taskLate, "task-late", 0, "say so this long after the work has begun")
+	fs.BoolVar(&o.taskWhen, "task-when", false, "say so when there is a file with the witness's name and .task")
 	fs.BoolVar(&o.taskTwice, "task-twice", false, "say so twice")
 	fs.BoolVar(&o.taskNotify, "task-notify", false, "notify of each state of a task")
 	fs.DurationVar(&o.taskTTL, "task-ttl", time.Minute, "the time to live of tasks")

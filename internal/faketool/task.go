@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"time"
 )
 
@@ -84,12 +85,17 @@ func (s *server) startTask(c *call, p params, a arguments, t tool) {
 			s.out.result(c.id, raw)
 		}
 	}
-	if s.opt.taskLate == 0 {
+	if s.opt.taskLate == 0 && !s.opt.taskWhen {
 		answer()
 		return
 	}
 	s.running.Go(func() {
 		time.Sleep(s.opt.taskLate)
+		for end := time.Now().Add(time.Minute); s.opt.taskWhen && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+			if _, err := os.Stat(s.opt.witness + ".task"); err == nil {
+				break
+			}
+		}
 		answer()
 	})
 }
