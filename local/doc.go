@@ -38,7 +38,9 @@
 //     that it held.
 //   - A peer whose process lies inside a run's tree may list, but stop only
 //     runs at or below that run (DESIGN 11, 10). A ticket allows attaching
-//     below its run and nothing more. The same user is not a sandbox: a
+//     below its run and nothing more. It answers no question that a run asks a
+//     person, and neither does a process below the program that asks
+//     ([Options.Barred]). The same user is not a sandbox: a
 //     program that is not inside a run's tree is taken for the user.
 //   - Connections, line sizes and the time to send a request are bounded.
 //   - Every goroutine belongs to a Server, a Parent or a call; Close waits.

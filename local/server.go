@@ -51,6 +51,12 @@ type Options struct {
 	// child is answered, which waits for a quarter of a second at most.
 	Place func(ticket belay.RunID, call Asked) []belay.RunID
 
+	// Approvals are what waits for a person here; nil: nothing is shown or answered.
+	Approvals belay.Approvals
+	// Barred says of a process that it may answer none of it, beside those that lie
+	// inside a run's process tree. Nil: of none.
+	Barred func(pid int) bool
+
 	Log *slog.Logger // nil: nothing is logged
 }
 
@@ -333,6 +339,10 @@ func (s *Server) dispatch(ctx context.Context, w *wire, p peer, req *request, as
 		return s.watch(ctx, w, req.Filter)
 	case opAttach:
 		return s.attach(ctx, w, p, req.Ticket, asks)
+	case opApprovals:
+		return s.approvals(ctx, w, req.Filter)
+	case opDecide:
+		return s.decide(ctx, w, p, req)
 	}
 	return fmt.Errorf("%w: this Belay (version %q) does not know the operation %.32q", belay.ErrBadRequest, s.hello.Version, req.Op)
 }

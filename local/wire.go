@@ -51,6 +51,9 @@ const (
 	opCancel = "cancel"
 	opWatch  = "watch"
 	opAttach = "attach"
+
+	opApprovals = "approvals"
+	opDecide    = "decide"
 )
 
 // request is the one line that a client sends.
@@ -60,6 +63,9 @@ type request struct {
 	Run    belay.RunID          `json:"run,omitzero"`    // get
 	Cancel *belay.CancelRequest `json:"cancel,omitempty"`
 	Ticket string               `json:"ticket,omitempty"` // attach
+
+	Approval belay.ApprovalID `json:"approval,omitzero"`  // decide
+	Decision *belay.Decision  `json:"decision,omitempty"` // decide
 }
 
 // answer is one line of an answer; exactly one member is set.
@@ -71,9 +77,11 @@ type answer struct {
 	Attached *attached            `json:"attached,omitempty"` // attach: the ticket was good
 	Stop     *belay.CancelRequest `json:"stop,omitempty"`     // attach: stop everything, or what hangs below a run
 	Placed   *placed              `json:"placed,omitempty"`   // attach: what the child asked
-	Error    *fault               `json:"error,omitempty"`    // may be followed by done
-	Beat     bool                 `json:"beat,omitempty"`
-	Done     bool                 `json:"done,omitempty"` // the last line
+
+	Approvals []belay.Approval `json:"approvals,omitempty"` // approvals; decide: the one
+	Error     *fault           `json:"error,omitempty"`     // may be followed by done
+	Beat      bool             `json:"beat,omitempty"`
+	Done      bool             `json:"done,omitempty"` // the last line
 }
 
 // attached says where a child hangs: the run, then the runs above it.

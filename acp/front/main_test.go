@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	faketool.MaybeRun()
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
-		case "acp", "wrap", "ps", "script-worker":
+		case "acp", "wrap", "ps", "script-worker", "approvals":
 			os.Exit(cli.Main(os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
 		case agentMarker:
 			os.Exit(agentMain())

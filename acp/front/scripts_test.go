@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"github.com/belayhq/belay/acp/front"
 	"github.com/belayhq/belay/internal/config"
 	"github.com/belayhq/belay/internal/faketool"
+	"github.com/belayhq/belay/local"
 	"github.com/belayhq/belay/serve"
 )
 
@@ -210,5 +212,44 @@ func TestAT66_TheScriptsAreOneMoreServer(t *testing.T) {
 	}
 	if !r.f.Adds() || newRig(t).f.Adds() {
 		t.Error("whether there are scripts")
+	}
+}
+
+// AT-66: what the editor is asked is listed by belay approvals, too, and answered
+// there; the editor's dialog is then withdrawn.
+func TestAT66_BelayApprovalsBesideTheEditor(t *testing.T) {
+	t.Parallel()
+	s := newScripts(t)
+	e := newEditor(t, s.flags()...)
+	e.open("session/new", "s_1")
+	id := e.prompt("s_1", s.prompt())
+	ask := e.asked()
+	approvals := func(args ...string) (list []belay.Approval, err error) {
+		cmd := exec.Command(os.Args[0], append([]string{"approvals"}, args...)...)
+		cmd.Env = append(os.Environ(), local.EnvDir+"="+e.dir, "HOME="+e.dir, "XDG_CONFIG_HOME="+e.dir)
+		cmd.Stderr = &e.logs
+		out, err := cmd.Output()
+		if err == nil && len(args) == 1 {
+			err = json.Unmarshal(out, &list)
+		}
+		return list, err
+	}
+	open, err := approvals("--json")
+	e.ok(err)
+	if len(open) != 1 || open[0].Question.Text != "Delete the build folder?" || open[0].Run.Server != "scripts" {
+		t.Fatalf("%+v", open)
+	}
+	_, err = approvals("approve", open[0].ID.String(), "--json")
+	e.ok(err)
+	if m := e.result(id); !strings.Contains(m.Raw, `"end_turn"`) {
+		t.Errorf("%s", m.Raw)
+	}
+	e.outcome(belay.Completed)
+	if s.done.Load() != 1 {
+		t.Errorf("it worked %d times", s.done.Load())
+	}
+	e.option(ask, `{"outcome":"selected","optionId":"secondary"}`) // too late
+	if open, err := approvals("--json"); err == nil && len(open) != 0 {
+		t.Errorf("still open: %+v", open)
 	}
 }

@@ -111,7 +111,7 @@ func (c *acpCmd) Run(env *Env) error {
 	defer signal.Stop(signals)
 
 	x := &agency{env: env, name: name, command: command, scripts: scripts}
-	x.host = openHostAs(context.Background(), env, "acp "+name, plainly, x.servers.where)
+	x.host = openHostAsking(context.Background(), env, "acp "+name, x.servers.where, nil)
 	defer x.host.close()
 	if err := x.start(c); err != nil {
 		return err

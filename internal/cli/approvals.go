@@ -20,7 +20,8 @@ type approvalsCmd struct {
 
 // Help implements kong.HelpProvider.
 func (*approvalsCmd) Help() string {
-	return `Some runs ask a person before they go on, and wait. Without --server it is the belay serve of this machine.
+	return `Some runs ask a person before they go on, and wait. Without --server they are those of your own processes, and of the
+belay serve of this machine. A process that was started by the program which asks answers nothing.
 
 Examples:
 
@@ -50,11 +51,17 @@ func (c *approvalsListCmd) Run(env *Env) error {
 	}
 	ctx, stop := interruptible()
 	defer stop()
-	list, err := at.client.Approvals(ctx, belay.Filter{Owner: c.Owner, Server: c.Of, Labels: labels})
+	f := belay.Filter{Owner: c.Owner, Server: c.Of, Labels: labels}
+	own, err := c.own(ctx, env, f)
+	if err != nil {
+		return err
+	}
+	list, err := at.client.Approvals(ctx, f)
+	list = append(own, list...)
 	switch {
 	case ctx.Err() != nil:
 		return exitWith(ExitStopped)
-	case err != nil:
+	case err != nil && len(own) == 0:
 		return at.explain(err)
 	case c.JSON:
 		return printJSON(env.Stdout, list)
@@ -67,6 +74,18 @@ func (c *approvalsListCmd) Run(env *Env) error {
 		printApproval(env.Stdout, st, &list[i], time.Now())
 	}
 	return nil
+}
+
+// own are the open questions of the user's own processes; none where a server was
+// named.
+func (f *remoteFlags) own(ctx context.Context, env *Env, filter belay.Filter) ([]belay.Approval, error) {
+	t, err := f.target(env)
+	if err != nil || t.server != "" {
+		return nil, err
+	}
+	list, err := env.mesh().Approvals(ctx, filter)
+	env.warn(err)
+	return list, nil
 }
 
 // printApproval writes the block of one question.
@@ -133,12 +152,26 @@ func (c *decideFlags) decide(env *Env, choice belay.Choice) error {
 	}
 	ctx, stop := interruptible()
 	defer stop()
-	id, err := c.find(ctx, at)
+	own, err := c.own(ctx, env, belay.Filter{})
+	if err != nil {
+		return err
+	}
+	id, err := c.find(ctx, at, own)
 	if err != nil {
 		return at.explain(err)
 	}
-	a, err := at.client.Decide(ctx, id, belay.Decision{Choice: choice, Reason: c.Reason})
+	d := belay.Decision{Choice: choice, Reason: c.Reason}
+	var a belay.Approval
+	mine := slices.ContainsFunc(own, func(one belay.Approval) bool { return one.ID == id })
+	if mine {
+		d.By = userName()
+		a, err = env.mesh().Decide(ctx, id, d)
+	} else {
+		a, err = at.client.Decide(ctx, id, d)
+	}
 	switch {
+	case mine && err != nil && ctx.Err() == nil:
+		return exitErrorf(ExitFailed, "%v", err)
 	case ctx.Err() != nil:
 		return exitWith(ExitStopped)
 	case err != nil:
@@ -151,15 +184,16 @@ func (c *decideFlags) decide(env *Env, choice belay.Choice) error {
 }
 
 // find is the question that was meant: an id, or a beginning of an open one's.
-func (c *decideFlags) find(ctx context.Context, at *house) (id belay.ApprovalID, err error) {
+func (c *decideFlags) find(ctx context.Context, at *house, own []belay.Approval) (id belay.ApprovalID, err error) {
 	typed := strings.ToLower(strings.TrimSpace(c.ID))
 	if id.UnmarshalText([]byte(typed)) == nil && !id.IsZero() {
 		return id, nil // also one that is not open any more: the server says what became of it
 	}
 	list, err := at.client.Approvals(ctx, belay.Filter{})
-	if err != nil {
+	if err != nil && len(own) == 0 {
 		return id, err
 	}
+	list = append(list, own...)
 	var hits []belay.ApprovalID
 	for i := range list {
 		text := list[i].ID.String()

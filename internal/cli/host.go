@@ -27,7 +27,17 @@ type host struct {
 
 // openHost never fails: a process that cannot be seen by others still works.
 func openHost(ctx context.Context, env *Env, fronts string) *host {
-	return openHostAs(ctx, env, fronts, plainly, nil)
+	above := os.Getppid() // what asks through us must not answer itself
+	return openHostAsking(ctx, env, fronts, nil, func(pid int) bool { return proc.Descends(pid, above) })
+}
+
+// openHostAsking is openHostAs for a process whose questions have no other door than
+// its socket. barred are processes that may answer none of them, beside those inside
+// a run's process tree; nil: no others.
+func openHostAsking(ctx context.Context, env *Env, fronts string, place func(belay.RunID, local.Asked) []belay.RunID, barred func(pid int) bool) *host {
+	return openHostWith(ctx, env, plainly, func(h *host, o *local.Options) {
+		o.Fronts, o.Place, o.Approvals, o.Barred = fronts, place, h.tree, barred
+	})
 }
 
 // plainly lets other processes see the tree as it is.
@@ -37,6 +47,10 @@ func plainly(t *belay.Tree) belay.Control { return t }
 // says below which runs the calls of processes hang that are attached here; nil:
 // below the run of their ticket.
 func openHostAs(ctx context.Context, env *Env, fronts string, as func(*belay.Tree) belay.Control, place func(belay.RunID, local.Asked) []belay.RunID) *host {
+	return openHostWith(ctx, env, as, func(_ *host, o *local.Options) { o.Fronts, o.Place = fronts, place })
+}
+
+func openHostWith(ctx context.Context, env *Env, as func(*belay.Tree) belay.Control, set func(*host, *local.Options)) *host {
 	h := &host{tree: belay.NewTree(belay.Options{}), log: newLog(env), owner: userName()}
 	facts, err := peers.Load()
 	if err != nil {
@@ -47,10 +61,12 @@ func openHostAs(ctx context.Context, env *Env, fronts string, as func(*belay.Tre
 		env.Warnf("on this system not every guarantee is proven by tests: %s", proc.Guarantees())
 	}
 	h.parent = local.FromEnv(ctx, env.Getenv, h.stopAll, func(text string) { env.Warnf("%s", text) })
-	h.server, err = local.Listen(ctx, local.Options{
-		Dir: local.Dir(env.Getenv), Control: as(h.tree), Fronts: fronts, Version: Version(),
-		InTree: proc.InTree, Parent: h.parent, Place: place, Log: h.log,
-	})
+	o := local.Options{
+		Dir: local.Dir(env.Getenv), Control: as(h.tree), Version: Version(),
+		InTree: proc.InTree, Parent: h.parent, Log: h.log,
+	}
+	set(h, &o)
+	h.server, err = local.Listen(ctx, o)
 	if err != nil {
 		env.Warnf("other Belay processes cannot see these runs: %v", err)
 	}
