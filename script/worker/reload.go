@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"sync"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -60,7 +61,7 @@ func (s *shop) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		switch method {
 		case "tools/list":
-			s.refresh()
+			s.refreshSoon(ctx)
 			s.watch()
 		case "tools/call":
 			if p, ok := req.GetParams().(*mcp.CallToolParamsRaw); ok && p != nil {
@@ -100,6 +101,29 @@ func (s *shop) refresh() {
 	}
 	for id := range gone {
 		s.dropLocked(id)
+	}
+}
+
+// listWait is how long a list waits for projects that take their time to load. What
+// is not known then is listed as its manifest says, and leaves later if it has to.
+const listWait = time.Second
+
+// refreshSoon is refresh for somebody who waits.
+func (s *shop) refreshSoon(ctx context.Context) {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return
+	}
+	done := make(chan struct{})
+	s.tasks.Go(func() { defer close(done); s.refresh() })
+	s.mu.Unlock()
+	limit := time.NewTimer(listWait)
+	defer limit.Stop()
+	select {
+	case <-done:
+	case <-limit.C:
+	case <-ctx.Done():
 	}
 }
 

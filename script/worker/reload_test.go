@@ -6,7 +6,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/belayhq/belay/internal/calm"
 	"github.com/belayhq/belay/script"
 	"github.com/belayhq/belay/script/worker"
 )
@@ -123,4 +125,36 @@ func TestAT86_SameList(t *testing.T) {
 	}
 	c.send(`{"jsonrpc":"2.0","id":3,"method":"tools/list"}`)
 	c.expect(`"id":3`, `"tell"`)
+}
+
+// TestAT86_LoopHoldsUpNobody: a project whose top level never ends delays neither the
+// calls of another nor the list for long; it leaves the list when it is refused.
+func TestAT86_LoopHoldsUpNobody(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "good", "Is good.", `return {success: true, message: "good"}`)
+	write(t, dir, "bad", "Is bad.", `return {success: true, message: "never"}`)
+	loop := []byte("while (true) {}\nAssistantTool.registerExecuteTool(async () => ({success: true, message: ''}))")
+	if err := os.WriteFile(filepath.Join(dir, "bad", "assistant_tool.tsx"), loop, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-time.Hour) // what was written just now is read twice
+	for _, name := range []string{"assistant_tool.tsx", script.ManifestFile} {
+		if err := os.Chtimes(filepath.Join(dir, "bad", name), old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := open(t, worker.Options{Collection: collection(dir)})
+	watch := calm.Start(t)
+	began := time.Now()
+	c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"good","arguments":{}}}`)
+	c.expect(`"id":1`, `"text":"good"`)
+	c.send(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
+	c.expect(`"id":2`, `"good"`)
+	watch.Within(t, time.Since(began), script.TopLevelLimit, "a call and a list beside a loop")
+	for id := 3; ; id++ { // until it is refused
+		c.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/list"}`, id))
+		if list := c.expect(fmt.Sprintf(`"id":%d,`, id), `"good"`); !strings.Contains(list, `"bad"`) {
+			return
+		}
+	}
 }
