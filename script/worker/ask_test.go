@@ -151,7 +151,8 @@ func TestAT65_TheWordOvertakesTheStop(t *testing.T) {
 	if line := c.expect(`"token":"secret"`); !strings.Contains(line, `"outcome":"stopped"`) || strings.Contains(line, "partial") {
 		t.Errorf("the worker said %s", line)
 	}
-	if line := c.expect(`"id":1`); strings.Contains(line, "flags") {
+	c.send(`{"jsonrpc":"2.0","id":3,"method":"ping"}`)
+	if line := c.expect(`"id":`); !strings.Contains(line, `"id":3`) {
 		t.Errorf("the script went on: %s", line)
 	}
 }

@@ -82,7 +82,7 @@ func (w *Worker) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err := questions.install(server); err != nil {
 		return fmt.Errorf("serve scripts: %w", err)
 	}
-	err := server.Run(ctx, w.acks.Transport(questions.transport(&mcp.IOTransport{Reader: readCloser(in), Writer: writeCloser(out)})))
+	err := server.Run(ctx, w.acks.Transport(questions.transport(silent{&mcp.IOTransport{Reader: readCloser(in), Writer: writeCloser(out)}})))
 	w.calls.Wait() // their contexts have ended with the connection
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -118,6 +118,10 @@ func or(of map[string]time.Duration, tool *script.Tool, all time.Duration) time.
 // errCancelled is what the SDK makes an answer of that nobody reads, and by which the
 // acknowledgement says that the work was broken off.
 var errCancelled = fmt.Errorf("cancelled: %w", context.Canceled)
+
+// errLate is what a call answers whose script came to a result of its own after the
+// Stop, which is dropped: the receipt counts the answer.
+var errLate = fmt.Errorf("cancelled, its result is dropped: %w", context.Canceled)
 
 func (w *Worker) handler(tool *script.Tool) mcp.ToolHandler {
 	return func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -155,6 +159,9 @@ func (w *Worker) handler(tool *script.Tool) mcp.ToolHandler {
 		ended := call.Run(ctx)
 		stopack.Ended(ctx, string(ended.Ending))
 		if ended.Cancelled {
+			if ended.Late {
+				return nil, errLate
+			}
 			return nil, errCancelled
 		}
 		return concluded(&ended), nil

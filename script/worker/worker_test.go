@@ -150,3 +150,27 @@ func TestWorkerBusy(t *testing.T) {
 	c.expect(`"id":3`, "free")
 	c.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`)
 }
+
+// TestAT37_NoAnswer: a cancelled call is answered only where its script came to a
+// result of its own, too late (AT-24, AT-37).
+func TestAT37_NoAnswer(t *testing.T) {
+	c := open(t, worker.Options{Tools: []*script.Tool{
+		load(t, "bare", `AssistantTool.report("now"); await new Promise(r => setInterval(() => { if (AssistantTool.isCancelled) (globalThis as any).Script.exit() }, 5))`),
+		load(t, "late", `AssistantTool.report("now"); while (!AssistantTool.isCancelled) await new Promise(r => setTimeout(r, 5)); return {success: true, message: "LATE"}`),
+		load(t, "other", `return {success: true, message: "free"}`),
+	}})
+	for i, tool := range []string{"bare", "late"} {
+		c.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":{},"_meta":{"progressToken":1,"io.github.belayhq/stop-ack":{"token":"t-%d"}}}}`, i+1, tool, i))
+		c.expect("now")
+		c.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, i+1))
+		if tool == "bare" {
+			c.expect(`"outcome":"stopped"`, `"ended":"returned"`, `"token":"t-0"`)
+		}
+	}
+	answered := c.expect(`"id":`, `"error"`)
+	if !strings.Contains(answered, `"id":2`) || strings.Contains(answered, "LATE") {
+		t.Errorf("answered %s", answered)
+	}
+	c.send(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"other","arguments":{}}}`)
+	c.expect(`"id":3`, "free")
+}
