@@ -103,10 +103,13 @@ func TestPickEndsThePickedAlone(t *testing.T) {
 				t.Error("a picked process is alive")
 			}
 			before, _ := os.Stat(filepath.Join(dir, "kept"))
-			time.Sleep(100 * time.Millisecond)
-			after, _ := os.Stat(filepath.Join(dir, "kept"))
-			if after.Size() <= before.Size() {
-				t.Error("who was not picked beats no more")
+			for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+				if after, _ := os.Stat(filepath.Join(dir, "kept")); after.Size() > before.Size() {
+					break
+				}
+				if time.Now().After(end) {
+					t.Fatal("who was not picked beats no more")
+				}
 			}
 			select {
 			case <-tree.Done():

@@ -16,7 +16,7 @@ import (
 // pkg is a package that has tests.
 type pkg struct {
 	path, dir string
-	binary    string   // absent if it did not build
+	binary    string   // empty if it did not build
 	targets   []string // its fuzz targets
 }
 
@@ -55,7 +55,9 @@ func build(ctx context.Context, s *settings) ([]*pkg, error) {
 		}
 	}
 	for _, p := range packages {
-		p.binary = filepath.Join(to, nameOf(p.dir))
+		if built, _ := filepath.Glob(filepath.Join(to, nameOf(p.dir), "*")); len(built) == 1 {
+			p.binary = built[0]
+		}
 	}
 	return packages, nil
 }
@@ -106,7 +108,7 @@ func fuzzTargets(dir string) (targets []string, err error) {
 	return targets, nil
 }
 
-// nameOf is the name of the binary of a package's folder.
+// nameOf is the name of what is kept for a package's folder.
 func nameOf(dir string) string {
 	return strings.NewReplacer("%", "%25", "/", "%2f", `\`, "%5c", ":", "%3a").Replace(dir)
 }
@@ -119,6 +121,10 @@ func keep(to, binary string) error {
 		return err
 	}
 	to = filepath.Join(to, nameOf(dir))
+	if err := os.Mkdir(to, 0o700); err != nil {
+		return err
+	}
+	to = filepath.Join(to, filepath.Base(binary)) // tests see their own program's name
 	if os.Link(binary, to) == nil {
 		return nil
 	}
