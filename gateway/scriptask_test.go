@@ -275,7 +275,7 @@ func TestAT66_ACallerThatCannotBeAsked(t *testing.T) {
 					s.send(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"what?"}}`, s.elicited(1).ID)
 				}
 				const said = "its caller cannot be asked"
-				for end := time.Now().Add(30 * time.Second); !strings.Contains(s.link.logs.String(), said) && time.Now().Before(end); time.Sleep(time.Millisecond) {
+				for end := time.Now().Add(30 * time.Second); !strings.Contains(s.logs.String(), said) && time.Now().Before(end); time.Sleep(time.Millisecond) {
 				}
 				s.decide(belay.ChoiceDeclined)
 				if got := s.answered("ask-1"); got != "secondary" {
@@ -289,7 +289,7 @@ func TestAT66_ACallerThatCannotBeAsked(t *testing.T) {
 				if m := s.expect(id); m.Text() != "the script's word" {
 					t.Errorf("got %s", m.Raw)
 				}
-				if n := strings.Count(s.link.logs.String(), said); n != 1 {
+				if n := strings.Count(s.logs.String(), said); n != 1 {
 					t.Errorf("said %d times", n)
 				}
 			})

@@ -158,7 +158,7 @@ func (c *Call) preview(ctx context.Context, action goja.Callable) string {
 		}
 		text := &strings.Builder{}
 		c.showing = text
-		done := func(goja.FunctionCall) goja.Value { //nolint:unparam // goja wants the result
+		done := func(goja.FunctionCall) goja.Value {
 			if c.showing == text {
 				c.showing = nil
 			}
