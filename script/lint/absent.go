@@ -2,6 +2,7 @@ package lint
 
 import (
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -52,8 +53,13 @@ func (i *inspection) absent(world *script.World) {
 		if name := i.device(n, world); name != "" && callees[n] {
 			i.add(Warning, "not-available", n, "%s is not available in Belay: using it throws NotAvailableError", name)
 		}
-		if id, ok := n.(*ast.Identifier); ok {
-			i.unknown(id, world)
+		switch n := n.(type) {
+		case *ast.Identifier:
+			i.unknown(n, world)
+		case *ast.RegExpLiteral:
+			i.pattern(n, n.Pattern, n.Flags)
+		case *ast.NewExpression: // what the compiler makes of literals that are too new
+			i.newPattern(n)
 		}
 	}
 }
@@ -100,6 +106,32 @@ func (i *inspection) unknown(id *ast.Identifier, world *script.World) {
 		text += "; " + why
 	}
 	i.add(Warning, "not-defined", id, "%s", text)
+}
+
+// newPattern looks at new RegExp("…", "u").
+func (i *inspection) newPattern(n *ast.NewExpression) {
+	if named(n.Callee) != "RegExp" || len(n.ArgumentList) != 2 {
+		return
+	}
+	text, ok := n.ArgumentList[0].(*ast.StringLiteral)
+	flags, also := n.ArgumentList[1].(*ast.StringLiteral)
+	if ok && also {
+		i.pattern(n, text.Value.String(), flags.Value.String())
+	}
+}
+
+// unicodeClass is a class of characters by a property of theirs.
+var unicodeClass = regexp.MustCompile(`(?:^|[^\\])(?:\\\\)*\\[pP]\{`)
+
+// pattern looks at a regular expression. The interpreter takes what it does not know
+// for the letters that it is written with.
+func (i *inspection) pattern(n ast.Node, text, flags string) {
+	switch {
+	case strings.Contains(flags, "u") && unicodeClass.MatchString(text):
+		i.add(Warning, "pattern", n, "\\p{…} in a regular expression is not known here, and matches the letters themselves: list the characters")
+	case strings.Contains(flags, "v"):
+		i.add(Warning, "pattern", n, "the flag v of regular expressions is not known here")
+	}
 }
 
 // hosts names the hosts that the script asks by address.

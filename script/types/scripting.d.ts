@@ -673,6 +673,14 @@ declare module "scripting" {
   export import AssistantTool = globalThis.AssistantTool
   export const Script: typeof globalThis.Script
   export const fetch: typeof globalThis.fetch
+  export const console: typeof globalThis.console
+  export const setTimeout: typeof globalThis.setTimeout
+  export const clearTimeout: typeof globalThis.clearTimeout
+  export const setInterval: typeof globalThis.setInterval
+  export const clearInterval: typeof globalThis.clearInterval
+  export const queueMicrotask: typeof globalThis.queueMicrotask
+  export const btoa: typeof globalThis.btoa
+  export const atob: typeof globalThis.atob
 
   export const Path: typeof globalThis.Path
   export const createElement: typeof globalThis.createElement
