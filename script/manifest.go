@@ -146,7 +146,10 @@ func (m *Manifest) Schema() []byte {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		member := map[string]string{"type": p.Type}
+		member := map[string]any{"type": p.Type}
+		if p.Type == "array" {
+			member["items"] = struct{}{} // anything; some models' interfaces refuse an array without
+		}
 		if p.Description != "" {
 			member["description"] = p.Description
 		}

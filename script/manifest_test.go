@@ -29,7 +29,7 @@ func TestManifest(t *testing.T) {
 	if _, err := schema.Resolve(nil); err != nil {
 		t.Fatal(err)
 	}
-	if schema.Properties["limit"].Type != "number" || len(schema.Required) != 1 || schema.AdditionalProperties == nil {
+	if schema.Properties["limit"].Type != "number" || len(schema.Required) != 1 || schema.AdditionalProperties == nil || schema.Properties["feeds"].Items == nil {
 		t.Errorf("schema %s", m.Schema())
 	}
 }
