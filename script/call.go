@@ -128,10 +128,9 @@ type Call struct {
 	told    bool // onCancel had its turn
 	ended   Ended
 	settled bool
-	reports map[string]bool
+	said    speech
 	showing *strings.Builder // what a preview reports, while one runs
-	lastID  string
-	ran     time.Duration // by the interpreter, until its last job
+	ran     time.Duration    // by the interpreter, until its last job
 	exit    []byte
 	exited  bool
 	tests   *[]TestCall // where calls of test functions are noted; nil: nowhere
@@ -177,7 +176,7 @@ func (t *Tool) call(params []byte, o Options) *Call {
 	if o.KillAfter <= 0 {
 		o.KillAfter = max(DefaultKillAfter, o.Grace)
 	}
-	c := &Call{tool: t, params: params, options: o, loop: newLoop(), reports: make(map[string]bool)}
+	c := &Call{tool: t, params: params, options: o, loop: newLoop()}
 	c.net = newNetwork(c)
 	return c
 }
@@ -207,6 +206,7 @@ func (c *Call) Run(ctx context.Context) Ended {
 	if err == nil {
 		err = c.work(ctx)
 	}
+	c.sayHeld()
 	return c.conclude(err)
 }
 

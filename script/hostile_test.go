@@ -88,21 +88,27 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestReportsBounded passes thousands of reports on as 256 different ones (AT-54,
-// AT-88), and none of them longer than its bound.
+// TestReportsBounded passes thousands of reports on as 256 different ones, none of
+// them longer than its bound, and of a flood the newest (AT-54, AT-88).
 func TestReportsBounded(t *testing.T) {
 	w := &watch{}
 	e := run(t, project(t, false, execute(`
 		for (let i = 0; i < 900; i++) AssistantTool.report("r" + i, "id" + i)
 		AssistantTool.report("x".repeat(100000), "id0")
+		for (let i = 0; i < 20000; i++) AssistantTool.report("flood " + i, "id1")
+		await new Promise(r => setTimeout(r, 200))
+		for (let i = 0; i < 20000; i++) AssistantTool.report("more " + i, "id1")
 		return {success: true, message: "done"}`)), "{}", Options{Hooks: w.hooks()})
-	ids, longest := map[string]bool{}, 0
+	last, longest := map[string]string{}, 0
 	for _, r := range w.reports {
 		id, message, _ := strings.Cut(r, "=")
-		ids[id], longest = true, max(longest, len(message))
+		last[id], longest = message, max(longest, len(message))
 	}
-	if !e.Result.Success || len(ids) != MaxReports || longest > MaxMessage || !strings.HasPrefix(w.reports[899], "id255=r899") {
-		t.Errorf("ended %+v, %d reports by %d ids, the longest %d bytes", e, len(w.reports), len(ids), longest)
+	if !e.Result.Success || len(last) != MaxReports || longest > MaxMessage || last["id255"] != "r899" || last["id1"] != "more 19999" || !strings.HasPrefix(last["id0"], "xxx") {
+		t.Errorf("ended %+v, %d reports by %d ids, the longest %d bytes, %q, %q", e, len(w.reports), len(last), longest, last["id255"], last["id1"])
+	}
+	if len(w.reports) > 2000 {
+		t.Errorf("%d reports", len(w.reports))
 	}
 }
 
@@ -114,12 +120,14 @@ func TestMessageCut(t *testing.T) {
 	}
 }
 
-// TestConsoleCut bounds each line of a script's console (AT-73).
+// TestConsoleCut bounds each line of a script's console, and all of them (AT-73).
 func TestConsoleCut(t *testing.T) {
 	w := &watch{}
-	run(t, project(t, false, execute(`console.log("x".repeat(1 << 20)); return {success: true, message: ""}`)), "{}", Options{Hooks: w.hooks()})
-	if logs, _ := w.said(); len(logs) > MaxMessage+len("info: ") {
-		t.Errorf("a line of %d bytes", len(logs))
+	run(t, project(t, false, execute(`console.log("x".repeat(1 << 20)); for (let i = 0; i < 30000; i++) console.log("y".repeat(i % 2000)); return {success: true, message: ""}`)), "{}", Options{Hooks: w.hooks()})
+	logs, _ := w.said()
+	first, _, _ := strings.Cut(logs, "\n")
+	if len(first) > MaxMessage+len("info: ") || len(logs) > MaxConsole+20*MaxConsoleLines || !strings.HasSuffix(logs, "the rest is left out") {
+		t.Errorf("a line of %d bytes, %d bytes in all, at the end %q", len(first), len(logs), logs[len(logs)-100:])
 	}
 }
 

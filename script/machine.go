@@ -67,7 +67,7 @@ func (c *Call) host(web, editor goja.Value) *goja.Object {
 	set("web", web)
 	set("editor", editor)
 	set("cancelled", c.isCancelled)
-	set("log", c.log)
+	set("log", c.print)
 	set("report", c.report)
 	set("test", c.noteTest)
 	set("exit", func(f goja.FunctionCall) goja.Value {
@@ -100,28 +100,6 @@ func (c *Call) timer(fn goja.Callable, ms float64, every bool) int64 {
 	return c.loop.after(wait, repeat, func() error { return c.invoke(fn) })
 }
 
-// report passes progress on while the call runs (AT-54); of more different reports
-// than a call may have, the later ones replace the last.
-func (c *Call) report(message, id string) {
-	c.show(message)
-	if c.options.Report == nil || c.phase == finished || c.isCancelled() {
-		return
-	}
-	key := id
-	if id == "" {
-		key = fmt.Sprintf("#%d", len(c.reports))
-	}
-	switch {
-	case c.reports[key]:
-	case len(c.reports) < MaxReports:
-		c.reports[key] = true
-		c.lastID = key
-	default:
-		key = c.lastID
-	}
-	c.options.Report(cut(message), key)
-}
-
 // invoke runs a function that nobody waits for. What it throws is logged; an
 // interrupt is returned.
 func (c *Call) invoke(fn goja.Callable) error {
@@ -130,7 +108,7 @@ func (c *Call) invoke(fn goja.Callable) error {
 		return err
 	}
 	if !c.isCancelled() {
-		c.log("error", "uncaught: "+c.thrown(err))
+		c.print("error", "uncaught: "+c.thrown(err))
 	}
 	return nil
 }
