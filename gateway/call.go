@@ -366,7 +366,7 @@ func (c *call) lateLocked(m *mcp.Message) {
 		kind = belay.SeenErrorReply
 	}
 	c.replied = kind
-	if text, ok := mcp.PartialText(m); ok {
+	if text, ok := mcp.PartialText(m); ok && !c.s.cfg.Asks { // a script hands back by its onCancel, and by nothing else (AT-6)
 		c.partialLocked(text)
 	}
 	c.judgeLocked(belay.Evidence{

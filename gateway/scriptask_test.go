@@ -573,15 +573,17 @@ func TestAT66_AnswersThatWaitAreBounded(t *testing.T) {
 // the answer to the retry.
 func TestAT16_AModernCallerComesBackToAStop(t *testing.T) {
 	s := on(t, true, "", nil)
-	call, name := s.call("1")
+	s.send(`{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{%s}}`, meta)
+	say(t, s.worker, `{"jsonrpc":"2.0","id":%s,"result":{"supportedVersions":["2026-07-28"],"capabilities":{"extensions":{"io.github.belayhq/stop-ack":{"await":true}}}}}`, got(t, s.worker, "server/discover").ID)
+	s.expect(`"d"`)
+	_, name := s.call("1")
 	run := s.runOf("1")
 	s.ask("ask-1", name, buttons)
 	m := s.expect("1")
 	s.decide(belay.ChoiceApproved)
 	s.answered("ask-1")
 	s.stopRun(run)
-	got(t, s.worker, "notifications/cancelled")
-	s.returns(call, "")
+	say(t, s.worker, `{"jsonrpc":"2.0","id":%s,"result":{"outcome":"stopped","partial":"the script's word"}}`, got(t, s.worker, "stop-ack/await").ID)
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
 		if r := run.Receipt(); r != nil && r.Partial == "the script's word" {
 			break
@@ -595,6 +597,34 @@ func TestAT16_AModernCallerComesBackToAStop(t *testing.T) {
 		t.Errorf("got %s", m.Raw)
 	}
 	never(t, s.worker, `"again"`)
+}
+
+// TestAT6_WhatAScriptReturnsAfterTheStop is on its way when the Stop comes: it proves that
+// the script has ended, and the caller gets nothing of it.
+func TestAT6_WhatAScriptReturnsAfterTheStop(t *testing.T) {
+	for _, modern := range []bool{false, true} {
+		t.Run(fmt.Sprint("modern ", modern), func(t *testing.T) {
+			s := on(t, modern, capable, func(c *Config) { c.PartialWait = 300 * time.Millisecond })
+			call, _ := s.call("1")
+			run := s.runOf("1")
+			s.stopRun(run)
+			s.returns(call, "")
+			for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+				if r := run.Receipt(); r != nil && saw(r, belay.SeenResult) {
+					break
+				}
+				if time.Now().After(end) {
+					t.Fatalf("the receipt is %+v", run.Receipt())
+				}
+			}
+			if r := run.Receipt(); r.Partial != "" {
+				t.Errorf("the receipt is %+v", r)
+			}
+			if m := s.expect("1"); m.Error == nil || strings.Contains(m.Raw, "the script's word") {
+				t.Errorf("the caller got %s", m.Raw)
+			}
+		})
+	}
 }
 
 // TestAT60_ThePreviewIsAChoiceThatDecidesNothing: the caller is asked again, with what
