@@ -59,3 +59,7 @@ func Bundle(dir string) (source, code string, err error) {
 // IsProject reports whether a folder means to be a project: it has one of its two
 // files.
 func IsProject(dir string) bool { return isProject(dir) }
+
+// ReadManifest reads the text of a project's manifest, and never more than one may
+// have. Errors wrap [ErrManifest].
+func ReadManifest(dir string) ([]byte, error) { return readManifest(dir) }

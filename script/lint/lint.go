@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -74,7 +73,7 @@ func (r *Report) add(list ...Finding) { r.Findings = append(r.Findings, list...)
 // manifest reads the manifest for what is allowed and hardly meant; what is not
 // allowed, loading says. It returns the text, nil if there is none.
 func (r *Report) manifest(dir string) []byte {
-	text, err := os.ReadFile(filepath.Join(dir, script.ManifestFile))
+	text, err := script.ReadManifest(dir)
 	if err != nil {
 		return nil
 	}
