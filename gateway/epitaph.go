@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"time"
+
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/mcp"
 	"github.com/belayhq/belay/proc"
@@ -12,6 +14,10 @@ type Death struct {
 	Stderr      []byte // the last of what it said there; of a Go program that crashed, how that began
 	OutOfMemory bool   // the kernel ended it, because it had more than Config.Memory
 }
+
+// deathTime is how long a process may take to be dead whose output has ended, before
+// it counts as one that lives on without.
+const deathTime = 5 * time.Second
 
 // epitaph is what the callers of a process are told that has ended by itself; "":
 // nothing in particular.

@@ -352,7 +352,11 @@ func (u *upstream) settleExit() string {
 	if u.tree == nil {
 		return u.exit()
 	}
-	timer := time.NewTimer(lastOutput)
+	wait := lastOutput
+	if u.s.cfg.Epitaph != nil { // who answers for it must know how it ended, on a busy machine as well
+		wait = deathTime
+	}
+	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
 	case <-u.tree.Done():
