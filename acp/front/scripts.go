@@ -45,7 +45,7 @@ func (f *Front) addScripts(ctx context.Context, run *belay.Run, taken map[string
 		return nil, err
 	}
 	if f.webAgent.Load() {
-		return object("type", quote("http"), "name", quote(name), "url", quote(url), "headers", []byte("[]")), nil
+		return object(member{"type", quote("http")}, member{"name", quote(name)}, member{"url", quote(url)}, member{"headers", []byte("[]")}), nil
 	}
 	args := [][]byte{quote("wrap")}
 	for _, flag := range f.o.Wrap {
@@ -56,18 +56,22 @@ func (f *Front) addScripts(ctx context.Context, run *belay.Run, taken map[string
 	if f.o.Server != nil {
 		env = f.environment(run, nil, &entry{})
 	}
-	return object("name", quote(name), "command", quote(f.o.Belay), "args", array(args), "env", env), nil
+	return object(member{"name", quote(name)}, member{"command", quote(f.o.Belay)}, member{"args", array(args)}, member{"env", env}), nil
 }
 
-// object is a JSON object of names and values.
-func object(pairs ...any) []byte {
+// member is one of a JSON object.
+type member struct {
+	name  string
+	value []byte
+}
+
+func object(members ...member) []byte {
 	dst := []byte{'{'}
-	for i := 0; i+1 < len(pairs); i += 2 {
+	for i, m := range members {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = append(jsonrpc.AppendString(dst, pairs[i].(string)), ':')
-		dst = append(dst, pairs[i+1].([]byte)...)
+		dst = append(append(jsonrpc.AppendString(dst, m.name), ':'), m.value...)
 	}
 	return append(dst, '}')
 }

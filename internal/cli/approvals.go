@@ -3,10 +3,12 @@ package cli
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/belayhq/belay"
@@ -52,11 +54,14 @@ func (c *approvalsListCmd) Run(env *Env) error {
 	ctx, stop := interruptible()
 	defer stop()
 	f := belay.Filter{Owner: c.Owner, Server: c.Of, Labels: labels}
-	own, err := c.own(ctx, env, f)
+	own, asked, err := c.own(ctx, env, f)
 	if err != nil {
 		return err
 	}
 	list, err := at.client.Approvals(ctx, f)
+	if asked && errors.Is(err, syscall.ECONNREFUSED) {
+		err = nil // there is no belay serve, and need not be
+	}
 	list = append(own, list...)
 	switch {
 	case ctx.Err() != nil:
@@ -76,16 +81,16 @@ func (c *approvalsListCmd) Run(env *Env) error {
 	return nil
 }
 
-// own are the open questions of the user's own processes; none where a server was
-// named.
-func (f *remoteFlags) own(ctx context.Context, env *Env, filter belay.Filter) ([]belay.Approval, error) {
+// own are the open questions of the user's own processes, if these are to be asked:
+// no server was named.
+func (f *remoteFlags) own(ctx context.Context, env *Env, filter belay.Filter) (list []belay.Approval, asked bool, err error) {
 	t, err := f.target(env)
 	if err != nil || t.server != "" {
-		return nil, err
+		return nil, false, err
 	}
-	list, err := env.mesh().Approvals(ctx, filter)
+	list, err = env.mesh().Approvals(ctx, filter)
 	env.warn(err)
-	return list, nil
+	return list, true, nil
 }
 
 // printApproval writes the block of one question.
@@ -152,11 +157,11 @@ func (c *decideFlags) decide(env *Env, choice belay.Choice) error {
 	}
 	ctx, stop := interruptible()
 	defer stop()
-	own, err := c.own(ctx, env, belay.Filter{})
+	own, asked, err := c.own(ctx, env, belay.Filter{})
 	if err != nil {
 		return err
 	}
-	id, err := c.find(ctx, at, own)
+	id, err := c.find(ctx, at, own, asked)
 	if err != nil {
 		return at.explain(err)
 	}
@@ -184,13 +189,13 @@ func (c *decideFlags) decide(env *Env, choice belay.Choice) error {
 }
 
 // find is the question that was meant: an id, or a beginning of an open one's.
-func (c *decideFlags) find(ctx context.Context, at *house, own []belay.Approval) (id belay.ApprovalID, err error) {
+func (c *decideFlags) find(ctx context.Context, at *house, own []belay.Approval, asked bool) (id belay.ApprovalID, err error) {
 	typed := strings.ToLower(strings.TrimSpace(c.ID))
 	if id.UnmarshalText([]byte(typed)) == nil && !id.IsZero() {
 		return id, nil // also one that is not open any more: the server says what became of it
 	}
 	list, err := at.client.Approvals(ctx, belay.Filter{})
-	if err != nil && len(own) == 0 {
+	if err != nil && len(own) == 0 && (!asked || !errors.Is(err, syscall.ECONNREFUSED)) {
 		return id, err
 	}
 	list = append(list, own...)

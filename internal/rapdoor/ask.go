@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/jsonrpc"
@@ -140,7 +141,7 @@ func pick(ctx context.Context, j *rap.Job, frame []byte, params jsonrpc.Span) ([
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	choose := func(prompt string, labels []string) (int, error) {
-		labels = append(labels[:len(labels):len(labels)], labelDismiss)
+		labels = append(slices.Clip(labels), labelDismiss)
 		i, err := j.Choose(ctx, prompt, labels, len(labels)-1)
 		if errors.Is(err, rap.ErrBadAnswer) {
 			i, err = len(labels)-1, nil

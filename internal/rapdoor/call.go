@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -92,7 +93,7 @@ func (t *toolset) legs(ctx, patient context.Context, l *link, w *waiter, own []b
 			return nil, err
 		}
 		w.elicited.Store(true)
-		params = append(append(own[:len(own):len(own)], ','), next...)
+		params = append(append(slices.Clip(own), ','), next...)
 	}
 	return nil, errLegs
 }

@@ -93,12 +93,15 @@ func readForm(frame []byte, params jsonrpc.Span) (f form, err error) {
 // readField reads a field that is answered by one of some values.
 func readField(name string, schema []byte) (f field, ok bool) {
 	var s struct {
-		Type        string
-		Title       string
-		Description string
-		Enum        []string
-		EnumNames   []string
-		OneOf       []struct{ Const, Title string }
+		Type        string   `json:"type"`
+		Title       string   `json:"title"`
+		Description string   `json:"description"`
+		Enum        []string `json:"enum"`
+		EnumNames   []string `json:"enumNames"`
+		OneOf       []struct {
+			Const string `json:"const"`
+			Title string `json:"title"`
+		} `json:"oneOf"`
 	}
 	if json.Unmarshal(schema, &s) != nil {
 		return f, false

@@ -166,10 +166,7 @@ func (p *pen) write(ctx context.Context, kind string) error {
 			}
 		}
 		<-p.b.posting
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil && !errors.Is(err, errShown):
+		if err != nil && !errors.Is(err, errShown) && ctx.Err() == nil {
 			return err
 		}
 	}
