@@ -112,7 +112,7 @@ func (u *upstream) unleaseLocked() {
 
 // hireLocked has as many workers started as are wanted and allowed.
 func (s *Session) hireLocked() {
-	if s.cfg.Isolation != IsolationCall || s.failure != nil {
+	if s.cfg.Isolation != IsolationCall || s.failure != nil || s.openingLocked() {
 		return
 	}
 	for want := s.wantedLocked(); s.coming < want && s.leased < s.cfg.MaxProcesses; {
@@ -122,6 +122,29 @@ func (s *Session) hireLocked() {
 		s.leased++
 		s.coming++
 	}
+}
+
+// openingLocked reports whether the answer to the caller's handshake is awaited: what
+// a worker would have to be put into is not known yet. A caller may send its calls
+// behind the handshake without waiting.
+func (s *Session) openingLocked() bool {
+	if s.stood {
+		return false
+	}
+	for _, c := range s.calls {
+		if mcp.Handshaking(c.method) {
+			return true
+		}
+	}
+	return false
+}
+
+// openedLocked goes on with what openingLocked held up.
+func (s *Session) openedLocked() {
+	if s.hand.Stands() {
+		s.warm = true
+	}
+	s.hireLocked()
 }
 
 // wantedLocked is how many workers are missing: for the calls that wait, or, when

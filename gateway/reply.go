@@ -42,6 +42,7 @@ func (u *upstream) responded(m *mcp.Message, status int) {
 	s.hand.Answered(c.method, c.first, m)
 	if c.run == nil {
 		s.learnAcksLocked()
+		s.openedLocked()
 	}
 	outcome := outcomeOf(m)
 	if s.cfg.Asks {

@@ -152,6 +152,16 @@ func project(t *testing.T, under, id string) string {
 // and the settings that scripts have.
 func scriptRig(t *testing.T, memory int, change func(*Config), ids ...string) *rig {
 	t.Helper()
+	r := closedRig(t, memory, change, ids...)
+	if _, err := r.Initialize("2025-06-18"); err != nil {
+		t.Fatalf("initialize: %v\n%s", err, r.logs)
+	}
+	return r
+}
+
+// closedRig is scriptRig without the handshake.
+func closedRig(t *testing.T, memory int, change func(*Config), ids ...string) *rig {
+	t.Helper()
 	under := t.TempDir()
 	witness := filepath.Join(under, "w")
 	self, err := os.Executable()
@@ -169,7 +179,7 @@ func scriptRig(t *testing.T, memory int, change func(*Config), ids ...string) *r
 		change(&cfg)
 	}
 	argv := append([]string{self, scriptMarker, witness, cfg.Ladder.WithDefaults().Grace.String(), strconv.Itoa(memory)}, dirs...)
-	r := rawRig(t, argv, witness, func(c *Config) {
+	return rawRig(t, argv, witness, func(c *Config) {
 		c.Name, c.Isolation, c.RestartSafe, c.Ladder = "scripts", IsolationCall, true, ladder
 		c.Epitaph = func(d Death) string {
 			if d.OutOfMemory || memcap.Died(d.Exit.Code, d.Stderr) {
@@ -182,10 +192,6 @@ func scriptRig(t *testing.T, memory int, change func(*Config), ids ...string) *r
 			change(c)
 		}
 	})
-	if _, err := r.Initialize("2025-06-18"); err != nil {
-		t.Fatalf("initialize: %v\n%s", err, r.logs)
-	}
-	return r
 }
 
 func key(k string) string { return fmt.Sprintf(`{"key":%q}`, k) }

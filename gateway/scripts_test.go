@@ -497,3 +497,31 @@ func TestLeaseOverlap(t *testing.T) {
 		t.Errorf("%d processes were started: the primary one and two are enough", n)
 	}
 }
+
+// TestLeasePipelined: a caller may send its handshake and its first call without
+// waiting for answers; the worker is put into the session before it gets the call.
+func TestLeasePipelined(t *testing.T) {
+	t.Parallel()
+	for _, spares := range []int{0, 2} {
+		for _, isolation := range []Isolation{IsolationCall, IsolationShared} {
+			if isolation == IsolationShared && spares > 0 {
+				continue
+			}
+			r := closedRig(t, 0, func(c *Config) { c.Spares, c.Isolation = spares, isolation }, "quick")
+			for _, line := range []string{
+				`{"jsonrpc":"2.0","id":"i","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`,
+				`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+				`{"jsonrpc":"2.0","id":"c","method":"tools/call","params":{"name":"quick","arguments":{"key":"q"}}}`,
+			} {
+				r.ok(r.Sendf("%s", line))
+			}
+			if m, err := r.Expect(`"c"`); err != nil || m.Text() != "quick q" {
+				t.Errorf("%s, %d spares: %v %s", isolation, spares, err, m.Raw)
+			}
+			if spares > 0 {
+				r.spares(2)
+			}
+			r.close()
+		}
+	}
+}
