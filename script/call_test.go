@@ -187,6 +187,7 @@ func TestStop(t *testing.T) {
 		"promise":        {`AssistantTool.onCancel = (async () => "x") as any; ` + now + `await new Promise(r => setTimeout(r, 30))`, "false ", Returned, true, "onCancel returned object"},
 		"throwing":       {`AssistantTool.onCancel = () => { throw new Error("bad") }; ` + now + `await new Promise(r => setTimeout(r, 30))`, "false ", Returned, true, "onCancel failed: bad"},
 		"looping":        {`AssistantTool.onCancel = () => { while (true) {} }; ` + now + `await new Promise(r => setTimeout(r, 30))`, "false ", Returned, true, "onCancel was interrupted"},
+		"exits":          {`AssistantTool.onCancel = () => { (globalThis as any).Script.exit({success: true, message: "x"}); return "kept" }; ` + now + `await new Promise(r => setTimeout(r, 30))`, "true kept", Returned, true, ""},
 		"chain behind":   {`AssistantTool.onCancel = () => { const f = (): any => Promise.resolve().then(f); f(); return "kept" }; ` + now + `await new Promise(r => setTimeout(r, 30))`, "true kept", Returned, true, ""},
 		"set late":       {now + `while (!AssistantTool.isCancelled) {}; await null; AssistantTool.onCancel = () => "late"; await new Promise(r => setTimeout(r, 30))`, "false ", Returned, true, ""},
 		"late throw":     {now + `await new Promise(r => setTimeout(r, 30)); throw new Error("late")`, "false ", Returned, true, ""},

@@ -132,6 +132,13 @@ func (c *Call) hand(on bool) {
 	c.vm.ClearInterrupt()
 }
 
+// isHanding reports whether onCancel has the virtual machine.
+func (c *Call) isHanding() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.handing
+}
+
 // cut bounds onCancel's text, and says so.
 func cut(message string) string {
 	const note = "\n[cut: the message was longer]"

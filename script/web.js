@@ -473,7 +473,9 @@
       const from = input instanceof Request ? input : null;
       const fixed = (name, value) => defineProperty(this, name, { value, enumerable: true });
       fixed("url", from ? from.url : new URL(input instanceof URL ? input.href : input).href);
-      fixed("method", text(init.method || (from ? from.method : "GET")).toUpperCase());
+      const method = text(init.method || (from ? from.method : "GET")).toUpperCase();
+      if (method === "CONNECT" || method === "TRACE" || method === "TRACK") throw new NativeTypeError(method + " cannot be fetched");
+      fixed("method", method);
       fixed("headers", new Headers(init.headers || (from ? from.headers : undefined)));
       const token = init.cancelToken && init.cancelToken.signal;
       fixed("signal", init.signal || token || (from ? from.signal : null));

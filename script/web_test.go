@@ -51,6 +51,7 @@ func TestWebGlobals(t *testing.T) {
 		"form":          {`const f = new FormData(); f.append("a", "1"); f.append("f", new File(["x"], "n.txt")); f.append("a", 2 as any); return f.getAll("a").join() + (f.get("f") as File).name + [...f.keys()].join()`, "1,2n.txta,f,a"},
 		"stream":        {`const s = new ReadableStream({start(c) { c.enqueue(new TextEncoder().encode("ab")); c.close() }}); let out = ""; for await (const p of s as any) out += new TextDecoder().decode(p); return out`, "ab"},
 		"request":       {`const r = new Request("http://a/b", {method: "post", body: "x", headers: {X: "1"}}); return r.method + r.url + r.headers.get("x") + r.clone().method`, "POSThttp://a/b1POST"},
+		"no connect":    {`return ["CONNECT", "trace", "Track"].map(method => { try { new Request("http://a", {method}); return "taken" } catch (e) { return e.name } }).join()`, "TypeError,TypeError,TypeError"},
 		"get body":      {`try { new Request("http://a", {body: "x"}) } catch (e) { return e.message }`, "a GET request has no body"},
 		"module":        {`const m = (globalThis as any).__scripting; return [m.URL === URL, typeof m.CancelToken, m.VStack].join()`, "true,function,"},
 		"off":           {`try { await fetch("http://127.0.0.1:1/") } catch (e) { return e.name + ": " + e.message }`, "TypeError: fetch failed: 127.0.0.1:1 is not among the hosts that scripts may connect to"},
