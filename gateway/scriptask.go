@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/jsonrpc"
@@ -75,9 +76,10 @@ func (u *upstream) scriptAsked(m *mcp.Message) {
 		u.send(jsonrpc.AppendError(nil, m.ID, mcp.CodeInvalidParams, err.Error(), nil))
 		return
 	}
-	for _, text := range []*string{&q.Title, &q.Message, &q.Primary, &q.Secondary, &q.Preview} {
-		*text = shown(*text)
-	}
+	// What is too long for a door is cut for all, so that nobody approves what he does
+	// not see while another does.
+	q.Title, q.Message = fits(q.Title, maxTitle), fits(q.Message, maxMessage)
+	q.Primary, q.Secondary, q.Preview = fits(q.Primary, maxButton), fits(q.Secondary, maxButton), fits(q.Preview, maxButton)
 	d := &dialog{u: u, id: m.ID, q: q}
 	d.ctx, d.end = context.WithCancelCause(s.life)
 	s.mu.Lock()
@@ -334,6 +336,31 @@ func (d *dialog) look(ctx context.Context) string {
 		return ""
 	}
 	return shown(mcp.PreviewText(m))
+}
+
+// Bounds of a question in bytes: those of [belay.Question].
+const (
+	maxTitle   = 256
+	maxMessage = 8 << 10
+	maxButton  = 128
+)
+
+// fits is a text that a person is shown, cut where it has to be, which it then says.
+func fits(text string, limit int) string {
+	const short, long = " […]", "\n[… cut: the text goes on, and is too long to be shown]"
+	text = shown(text)
+	if len(text) <= limit {
+		return text
+	}
+	note := short
+	if limit == maxMessage {
+		note = long
+	}
+	end := limit - len(note)
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + note
 }
 
 // shown is a text of a script as a person may be shown it: it may be printed on a

@@ -725,6 +725,30 @@ func TestAT66_NothingIsShownThatCommandsATerminal(t *testing.T) {
 	s.expect("1")
 }
 
+// TestAT66_EveryDoorShowsTheSame: what is too long says so, at the caller as at the
+// doors.
+func TestAT66_EveryDoorShowsTheSame(t *testing.T) {
+	s := on(t, false, capable, nil)
+	call, name := s.call("1")
+	say(t, s.worker, `{"jsonrpc":"2.0","id":"ask-1","method":"io.github.belayhq/ask","params":{"call":%q,"message":%q,"primary":%q,"secondary":"No"}}`,
+		name, strings.Repeat("ä", 10<<10)+" and delete everything", strings.Repeat("Y", 200))
+	var p struct{ Message string }
+	if err := json.Unmarshal(s.elicited(1).Params, &p); err != nil {
+		t.Fatal(err)
+	}
+	q := s.open(1)[0].Question
+	if !strings.HasSuffix(q.Text, "too long to be shown]") || p.Message != "delete\n\n"+q.Text || len(q.Text) > 8<<10 {
+		t.Errorf("the doors show %d bytes, …%s; the caller %d, …%s", len(q.Text), q.Text[len(q.Text)-80:], len(p.Message), p.Message[len(p.Message)-80:])
+	}
+	if !strings.HasSuffix(q.Primary, "Y […]") || !strings.Contains(s.elicited(1).Raw, q.Primary) {
+		t.Errorf("the button is %s", q.Primary)
+	}
+	s.decide(belay.ChoiceApproved)
+	s.answered("ask-1")
+	s.returns(call, "")
+	s.expect("1")
+}
+
 // TestAT66_AnswersRaceStops: whatever comes first, every question is answered once,
 // and nothing is left.
 func TestAT66_AnswersRaceStops(t *testing.T) {

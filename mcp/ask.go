@@ -122,29 +122,42 @@ func PreviewText(m *Message) string {
 }
 
 // ResultOutcome is how a server of Belay's own says that a call ended; "" if it
-// says nothing. at is where the member is, with what separates it from others.
+// says nothing. at is what is to be cut out of the frame to leave no trace of that.
 func ResultOutcome(m *Message) (outcome belay.Outcome, at jsonrpc.Span) {
 	meta, ok, err := jsonrpc.Member(m.Frame, m.Result, "_meta")
 	if !ok || err != nil {
 		return "", jsonrpc.Span{}
 	}
-	end := 0 // of the member before
-	for p := range jsonrpc.Members(m.Frame, meta) {
-		switch {
-		case at.Ok() && end == 0: // it is the first: up to the next one
-			at.End = p.Key.Start
-			return outcome, at
-		case !at.Ok() && p.Named(m.Frame, MetaOutcome):
-			outcome = belay.Outcome(m.text(p.Value, maxText))
-			if at = (jsonrpc.Span{Start: p.Key.Start, End: p.Value.End}); end > 0 {
-				at.Start = end // the comma as well
-				return outcome, at
-			}
-		case !at.Ok():
-			end = p.Value.End
-		}
+	at, value, alone := cutMember(m.Frame, meta, MetaOutcome)
+	if !at.Ok() {
+		return "", jsonrpc.Span{}
+	}
+	outcome = belay.Outcome(m.text(value, maxText))
+	if alone {
+		at, _, _ = cutMember(m.Frame, m.Result, "_meta")
 	}
 	return outcome, at
+}
+
+// cutMember is where a member of an object is, with what separates it from its
+// neighbours, and its value; the zero Span if there is none. alone says that the
+// object has no other.
+func cutMember(frame []byte, object jsonrpc.Span, key string) (at, value jsonrpc.Span, alone bool) {
+	end := 0 // of the member before
+	for p := range jsonrpc.Members(frame, object) {
+		switch {
+		case at.Ok(): // it was the first: up to this one
+			at.End = p.Key.Start
+			return at, value, false
+		case !p.Named(frame, key):
+			end = p.Value.End
+		case end > 0: // the comma as well
+			return jsonrpc.Span{Start: end, End: p.Value.End}, p.Value, false
+		default:
+			at, value = jsonrpc.Span{Start: p.Key.Start, End: p.Value.End}, p.Value
+		}
+	}
+	return at, value, at.Ok()
 }
 
 // AppendInputRequired appends the answer to a modern request that asks its caller

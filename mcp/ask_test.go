@@ -63,7 +63,6 @@ func TestReadQuestion(t *testing.T) {
 func TestResultOutcome(t *testing.T) {
 	const word = `"io.github.belayhq/outcome"`
 	for meta, want := range map[string]string{
-		`{` + word + `:"declined"}`:                       `{}`,
 		`{ ` + word + ` : "declined" , "a":1}`:            `{ "a":1}`,
 		`{"a":1, ` + word + `:"declined"}`:                `{"a":1}`,
 		`{"a":1,` + word + `:"declined","b":2}`:           `{"a":1,"b":2}`,
@@ -79,6 +78,17 @@ func TestResultOutcome(t *testing.T) {
 		read(t, bare)
 		if !strings.Contains(bare, `"_meta":`+want) {
 			t.Errorf("%s became %s, want %s", meta, bare, want)
+		}
+	}
+	for result, want := range map[string]string{ // nothing else is in it
+		`{"content":[],"_meta":{` + word + `:"declined"}}`:          `{"content":[]}`,
+		`{ "_meta" : { ` + word + ` : "declined" } , "content":[]}`: `{ "content":[]}`,
+		`{"_meta":{` + word + `:"declined"}}`:                       `{}`,
+	} {
+		m := read(t, `{"jsonrpc":"2.0","id":1,"result":`+result+`}`)
+		outcome, at := ResultOutcome(m)
+		if bare := string(jsonrpc.AppendSplice(nil, m.Frame, jsonrpc.Edit{At: at})); outcome != belay.Declined || !strings.HasSuffix(bare, `"result":`+want+`}`) {
+			t.Errorf("%s became %s (%q)", result, bare, outcome)
 		}
 	}
 	for _, result := range []string{`{}`, `[]`, `{"_meta":null}`, `{"_meta":{}}`, `{"_meta":{"a":{` + word + `:"declined"}}}`, `{"_meta":[` + word + `]}`} {

@@ -99,6 +99,9 @@ func (c *Call) dialog() (Dialog, error) {
 	if d.Title == "" {
 		d.Title = c.tool.Manifest.DisplayName
 	}
+	if strings.TrimSpace(d.Message) == "" { // it is a string, and people need something to read
+		d.Message = d.Title
+	}
 	if preview == nil {
 		d.Preview = ""
 	}

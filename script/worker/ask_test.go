@@ -214,3 +214,26 @@ func TestAT66_ManyAtOnce(t *testing.T) {
 		c.expect(fmt.Sprintf(`"id":%d`, i+1), flags)
 	}
 }
+
+// TestAT64_AnEmptyMessage is a string: the title is what there is to read.
+func TestAT64_AnEmptyMessage(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		script.ManifestFile: `{"id":"delete","displayName":"Delete files","description":"Does it.","requireApproval":true,"parameters":[]}`,
+		"assistant_tool.ts": `AssistantTool.registerApprovalRequest(async () => ({message: "", primaryButtonLabel: "Go"}))
+AssistantTool.registerExecuteToolWithApproval(async (p, a) => ({success: a.primaryConfirmed, message: "done"}))`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tool, err := script.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, worker.Options{Tools: []*script.Tool{tool}})
+	c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"delete","arguments":{},"_meta":{"io.github.belayhq/ask":{"call":"c-1"}}}}`)
+	c.expect(`"message":"Delete files"`)
+	c.send(`{"jsonrpc":"2.0","id":"ask-1","result":{"answer":"primary"}}`)
+	c.expect(`"id":1`, "done")
+}
