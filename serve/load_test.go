@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/internal/calm"
 	"github.com/belayhq/belay/internal/config"
 	"github.com/belayhq/belay/mcp/httpclient"
 )
@@ -137,7 +138,7 @@ func TestLoadCancelled(t *testing.T) {
 			}
 			total := c.sessions * c.each
 			r.within(time.Minute, "all calls are held", func() bool { n, _, _ := h.counts(); return n == total })
-			at := time.Now()
+			w, at := calm.Start(t), time.Now()
 			_, err := r.tree.Cancel(context.Background(), belay.CancelRequest{
 				Filter:       belay.Filter{Kinds: []belay.Kind{belay.KindCall}},
 				Cancellation: belay.Cancellation{Cause: belay.CauseOperator, By: "operator", Via: "test", Reason: "all"},
@@ -147,11 +148,9 @@ func TestLoadCancelled(t *testing.T) {
 			}
 			r.within(time.Minute, "all were told", func() bool { _, n, _ := h.counts(); return n == total })
 			_, _, last := h.counts()
-			if took := last.Sub(at); took > time.Second*loadFactor {
-				t.Errorf("the last of %d was told after %v", total, took)
-			} else {
-				t.Logf("%d told within %v", total, took)
-			}
+			took := last.Sub(at)
+			w.Within(t, took, time.Second*loadFactor, fmt.Sprintf("the last of %d was told", total))
+			t.Logf("%d told within %v", total, took)
 			wg.Wait()
 			if answered.Load() != int64(total) {
 				t.Errorf("%d of %d were answered", answered.Load(), total)
@@ -254,12 +253,11 @@ func TestLoadSlow(t *testing.T) {
 		"Mcp-Session-Id: %s\r\nMcp-Protocol-Version: 2025-11-25\r\nContent-Length: %d\r\n\r\n%s", Path("tools"), addr, session, len(body), body)
 	r.event("m", "tick")
 	for i := range 50 {
-		at := time.Now()
+		w, at := calm.Start(t), time.Now()
 		if a := r.must(r.post(Path("tools"), session, call(i+10, "echo", `{"x":1}`))); a.status != 200 {
 			t.Fatalf("%+v", a)
 		}
-		if took := time.Since(at); took > time.Second {
-			t.Errorf("a call took %v beside a caller that does not read", took)
-		}
+		w.Within(t, time.Since(at), time.Second, "a call beside a caller that does not read")
+		w.Stop()
 	}
 }

@@ -44,6 +44,7 @@ type rig struct {
 	client *http.Client
 	wit    *faketool.Witness
 	logs   *faketool.Text
+	sky    *calm.Watch // from the start of the test on
 }
 
 func newRig(t *testing.T, change func(*Options)) *rig {
@@ -53,7 +54,7 @@ func newRig(t *testing.T, change func(*Options)) *rig {
 		t.Fatal(err)
 	}
 	r := &rig{
-		t: t, tree: belay.NewTree(belay.Options{}), logs: &faketool.Text{},
+		t: t, sky: calm.Start(t), tree: belay.NewTree(belay.Options{}), logs: &faketool.Text{},
 		wit:    faketool.NewWitness(filepath.Join(t.TempDir(), "witness")),
 		client: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}},
 	}
@@ -68,7 +69,7 @@ func newRig(t *testing.T, change func(*Options)) *rig {
 		r.close(belay.Cancellation{Cause: belay.CauseShutdown})
 		r.client.CloseIdleConnections()
 		r.web.Close()
-		ctx, end := context.WithTimeout(context.Background(), 20*time.Second) // a remote server's stop is given up after 10 s
+		ctx, end := context.WithTimeout(context.Background(), 40*time.Second) // a remote server's stop is given up after 10 s
 		defer end()
 		if err := r.tree.Close(ctx); err != nil {
 			t.Errorf("runs are left: %v", err)
@@ -101,7 +102,7 @@ const impatient = 3 * time.Second
 
 func (r *rig) close(c belay.Cancellation) {
 	r.t.Helper()
-	ctx, end := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, end := context.WithTimeout(context.Background(), 30*time.Second)
 	defer end()
 	if err := r.hub.Close(ctx, c); err != nil {
 		r.t.Errorf("Close: %v", err)
