@@ -190,6 +190,12 @@ func (u *upstream) drain(ctx context.Context, c *call) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u.drains++
+	if u.busy > 0 && !u.dead && c.strict() {
+		others := u.othersLocked()
+		s.mu.Unlock()
+		u.blame(c, fmt.Sprintf("its process lives on: force waits until no other call is in flight on it: %v", others))
+		s.mu.Lock()
+	}
 	for u.busy > 0 && !u.dead {
 		if u.changed == nil {
 			u.changed = make(chan struct{})
@@ -200,7 +206,7 @@ func (u *upstream) drain(ctx context.Context, c *call) error {
 		select {
 		case <-changed:
 		case <-limit.C:
-			err = u.blocked(c)
+			err = u.blocked()
 		case <-ctx.Done():
 			err = restrain("nothing was left to stop")
 		}
@@ -262,27 +268,28 @@ func (u *upstream) supersedeLocked(c *call) {
 	}
 }
 
-// blocked names the calls for whose sake no force was used on c, and the process
-// that lives on for them.
-func (u *upstream) blocked(c *call) error {
-	if c.strict() {
-		u.blame(c)
-	}
-	u.s.mu.Lock()
-	defer u.s.mu.Unlock()
-	r := &belay.Restraint{}
+// othersLocked are some of the calls for whose sake no force is used yet.
+func (u *upstream) othersLocked() (ids []belay.RunID) {
 	for _, c := range u.calls {
-		if c.counted && len(r.Blocking) < 10 {
-			r.Blocking = append(r.Blocking, c.run.ID())
+		if c.counted && len(ids) < 10 {
+			ids = append(ids, c.run.ID())
 		}
 	}
+	return ids
+}
+
+// blocked names the calls for whose sake no force was used.
+func (u *upstream) blocked() error {
+	u.s.mu.Lock()
+	defer u.s.mu.Unlock()
+	r := &belay.Restraint{Blocking: u.othersLocked()}
 	r.Why = fmt.Sprintf("other calls were still in flight on the same process after %s: %v", u.s.cfg.Drain, r.Blocking)
 	u.s.log.Warn("a call could not be stopped by force: other calls are in flight on its process", "blocking", r.Blocking)
 	return r
 }
 
 // blame puts the process that a call should have ended with on its receipt, alive.
-func (u *upstream) blame(c *call) {
+func (u *upstream) blame(c *call, why string) {
 	for _, p := range u.look.processes(0) {
 		if p.PID != u.tree.PID() {
 			continue
@@ -292,7 +299,7 @@ func (u *upstream) blame(c *call) {
 		u.s.mu.Unlock()
 		c.run.Observe(belay.Evidence{
 			Kind: belay.SeenSurvivors, Survivors: supervise.Processes([]proc.Process{p}),
-			Detail: "the process of the call lives on for other calls",
+			Detail: why,
 		})
 	}
 }

@@ -28,15 +28,19 @@ const spareRest = 5 * time.Minute
 // to wait for one.
 func (s *Session) leaseLocked(c *call) *upstream {
 	s.warm = true
-	n := len(s.idle)
-	if n == 0 {
-		return nil
+	for n := len(s.idle); n > 0; n = len(s.idle) {
+		u := s.idle[n-1]
+		s.idle = s.idle[:n-1]
+		select {
+		case <-u.tree.Done():
+			continue // its pump has not come to that yet, and will account for it
+		default:
+		}
+		u.lease = c
+		s.hireLocked()
+		return u
 	}
-	u := s.idle[n-1]
-	s.idle = s.idle[:n-1]
-	u.lease = c
-	s.hireLocked()
-	return u
+	return nil
 }
 
 // releaseLocked takes a worker back from its call. One whose call was stopped

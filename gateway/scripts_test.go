@@ -250,7 +250,7 @@ func TestAT36_Shared(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := scriptRig(t, 0, func(cfg *Config) {
-				cfg.Isolation, cfg.Enforce, cfg.Drain = IsolationShared, EnforceStrict, 300*time.Millisecond
+				cfg.Isolation, cfg.Enforce, cfg.Drain = IsolationShared, EnforceStrict, time.Second
 			}, "regex", "steps", "pid")
 			r.start2("1", "beside")
 			r.ok(r.Call("2", "regex", key("k"), ""))
@@ -266,6 +266,10 @@ func TestAT36_Shared(t *testing.T) {
 					t.Error("a new call went to the worker that is to be ended")
 				}
 			}
+			r.until("the worker is named while force waits", 10*time.Second, func() bool {
+				now := r.run("2").Receipt()
+				return len(now.Survivors) == 1 && now.Survivors[0].PID == old && strings.Contains(evidence(now), r.run("1").ID().String())
+			})
 			receipt := r.receipt("2")
 			r.until("the worker is named", 5*time.Second, func() bool { receipt = r.run("2").Receipt(); return len(receipt.Survivors) > 0 })
 			if receipt.Verdict == belay.Confirmed || receipt.Survivors[0].PID != old || r.run("2").Info().Work != belay.Unconfirmed {
