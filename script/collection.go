@@ -1,6 +1,7 @@
 package script
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -19,16 +20,27 @@ type CollectionOptions struct {
 	Dirs   []string     // each a project, or a folder of projects
 	Editor bool         // tools for an editor are loaded, too (AT-44)
 	Log    *slog.Logger // nil: nothing
+
+	// Try runs the top level of some projects elsewhere, where they can do no harm, and
+	// calls said for each in their order with why it is refused, or nil (AT-86). One
+	// that it says nothing of is tried again the next time. It returns when ctx ends.
+	// Nil: that is done in this process.
+	Try func(ctx context.Context, dirs []string, said func(i int, err error))
 }
 
 // Collection is the tools of some folders, as they are now: what has changed is
 // read again whenever somebody asks (AT-86). A project that cannot be loaded is
 // refused by itself; one that could be before keeps its last good program, as long
-// as its folder is a project. Nothing is loaded before it is asked for. All methods
-// may be called concurrently.
+// as its folder is a project. Nothing is loaded before it is asked for, and no top
+// level is run for a call but its own tool's, by the call itself: other people's may
+// never end, or take the process along. All methods may be called concurrently.
 type Collection struct {
 	o   CollectionOptions
 	log *slog.Logger
+
+	life  context.Context // ends with Close
+	end   context.CancelFunc
+	trial sync.Mutex // held while top levels are tried; before mu
 
 	mu         sync.Mutex
 	projects   map[string]*member // by folder
@@ -43,6 +55,8 @@ type member struct {
 	mu    sync.Mutex // held while it is looked at, and loaded
 	known bool
 	stamp stamp
+	next  *Tool // the newest, compiled; nil: it cannot be
+	tried bool  // next was
 	tool  *Tool // the last good one
 	fault error // why the newest is not good
 	said  string
@@ -61,6 +75,7 @@ type Refusal struct {
 // OpenCollection makes a collection. Folders may come and go while it is used.
 func OpenCollection(o CollectionOptions) *Collection {
 	c := &Collection{o: o, log: o.Log, projects: map[string]*member{}, complaints: map[string]string{}}
+	c.life, c.end = context.WithCancel(context.Background())
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
@@ -74,13 +89,19 @@ func OpenCollection(o CollectionOptions) *Collection {
 	return c
 }
 
+// Close ends what is tried elsewhere: nobody wants to know any more.
+func (c *Collection) Close() { c.end() }
+
 // Tools are the tools that there are now, in the order of the folders, and the
-// projects that are not among them as they are. Each refusal is logged once.
+// projects that are not among them as they are. Of two with one id the later is
+// refused. Each refusal is logged once.
 func (c *Collection) Tools() ([]*Tool, []Refusal) {
+	all := c.find()
+	c.try(all)
 	var tools []*Tool
 	var refused []Refusal
-	for _, p := range c.find() {
-		tool, fault := p.look(c.o.Editor)
+	for _, p := range all {
+		tool, fault := p.good()
 		if tool != nil {
 			if at := slices.IndexFunc(tools, func(t *Tool) bool { return t.Manifest.ID == tool.Manifest.ID }); at >= 0 {
 				tool, fault = nil, duplicate(p.dir, tools[at])
@@ -97,8 +118,33 @@ func (c *Collection) Tools() ([]*Tool, []Refusal) {
 	return tools, refused
 }
 
+// try runs the top levels of those that have changed.
+func (c *Collection) try(all []*member) {
+	c.trial.Lock()
+	defer c.trial.Unlock()
+	var list []*member
+	var tools []*Tool
+	var dirs []string
+	for _, p := range all {
+		if t := p.look(c.o.Editor); t != nil {
+			list, tools, dirs = append(list, p), append(tools, t), append(dirs, p.dir)
+		}
+	}
+	if c.o.Try != nil && len(dirs) > 0 {
+		c.o.Try(c.life, dirs, func(i int, err error) { list[i].found(tools[i], err) })
+		return
+	}
+	for i, t := range tools {
+		err := t.try()
+		if err != nil {
+			err = fmt.Errorf("load %s: %w", t.Dir, err)
+		}
+		list[i].found(t, err)
+	}
+}
+
 // Tool is the tool with this id as it is now; nil if there is none. Only its own
-// project is loaded.
+// project is compiled, and nothing is run.
 func (c *Collection) Tool(id string) *Tool {
 	if tool := c.among(c.last(), id); tool != nil {
 		return tool
@@ -111,9 +157,12 @@ func (c *Collection) among(list []*member, id string) *Tool {
 		if !p.mayBe(id) {
 			continue
 		}
-		tool, fault := p.look(c.o.Editor)
-		if fault != nil {
-			c.say(p, fault, tool != nil)
+		tool := p.look(c.o.Editor)
+		if tool == nil {
+			var fault error
+			if tool, fault = p.good(); fault != nil {
+				c.say(p, fault, tool != nil)
+			}
 		}
 		if tool != nil && tool.Manifest.ID == id && isProject(p.dir) {
 			return tool
@@ -137,14 +186,14 @@ func (c *Collection) Manifests() []*Manifest {
 	return all
 }
 
-// Warm loads what has not been loaded yet, one project after the other, for as long
-// as more says so. It says nothing of what is refused.
+// Warm compiles what has not been yet, one project after the other, for as long as
+// more says so. It runs nothing, and says nothing of what is refused.
 func (c *Collection) Warm(more func() bool) {
 	for _, p := range c.find() {
 		if !more() {
 			return
 		}
-		_, _ = p.look(c.o.Editor)
+		_ = p.look(c.o.Editor)
 	}
 }
 
@@ -274,7 +323,7 @@ func isProject(dir string) bool {
 func (p *member) mayBe(id string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.tool != nil && p.tool.Manifest.ID == id {
+	if p.tool != nil && p.tool.Manifest.ID == id || p.next != nil && p.next.Manifest.ID == id {
 		return true
 	}
 	m := p.readLocked()
@@ -301,20 +350,45 @@ func (p *member) readLocked() *Manifest {
 	return p.manifest
 }
 
-// look returns the program of the project, loaded again if its files have changed,
-// and what is wrong with them.
-func (p *member) look(editor bool) (*Tool, error) {
+// look compiles the project if its files have changed. It returns the newest program
+// as long as nobody has tried it; nil: what there is to say of it, good says.
+func (p *member) look(editor bool) *Tool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := stampOf(p.dir)
-	if p.known && p.stamp.sum == now.sum && !p.stamp.fresh {
-		return p.tool, p.fault
+	if !p.known || p.stamp.sum != now.sum || p.stamp.fresh {
+		p.known, p.stamp = true, now // as it was before it was read: a change meanwhile is found the next time
+		next, err := compileFor(p.dir, editor)
+		switch {
+		case err != nil:
+			p.next, p.tried, p.fault = nil, false, err
+		case p.next == nil || p.next.Hash != next.Hash:
+			p.next, p.tried, p.fault = next, false, nil
+		}
 	}
-	p.known, p.stamp = true, now // as it was before it was read: a change meanwhile is found the next time
-	tool, err := LoadFor(p.dir, editor)
-	if p.fault = err; err == nil && (p.tool == nil || p.tool.Hash != tool.Hash) {
-		p.tool = tool
+	if p.tried {
+		return nil
 	}
+	return p.next
+}
+
+// found takes what came of the trial of a program.
+func (p *member) found(t *Tool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.next != t {
+		return // it has changed meanwhile
+	}
+	p.tried, p.fault = true, err
+	if err == nil {
+		p.tool = t
+	}
+}
+
+// good is the last good program, and what is wrong with the newest.
+func (p *member) good() (*Tool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	return p.tool, p.fault
 }
 

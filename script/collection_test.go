@@ -1,6 +1,7 @@
 package script
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -213,7 +214,7 @@ func TestCollectionQuick(t *testing.T) {
 	}
 	p := c.last()[0]
 	p.mu.Lock()
-	p.tool = nil // whoever loads it again makes one
+	p.next = nil // whoever compiles it again makes one
 	p.mu.Unlock()
 	if c.Tool("alpha") != nil {
 		t.Error("it was loaded again")
@@ -237,5 +238,59 @@ func BenchmarkCollectionTool(b *testing.B) {
 		if c.Tool("p19") == nil {
 			b.Fatal("none")
 		}
+	}
+}
+
+// TestAT86_Untried: a call meets what its own tool's top level does, nobody else's.
+func TestAT86_Untried(t *testing.T) {
+	dir := t.TempDir()
+	putCode(t, dir, "a", "alpha", "export {}")
+	putCode(t, dir, "b", "beta", `throw new Error("at the top")`)
+	put(t, dir, "c", "gamma", "well")
+	c := OpenCollection(CollectionOptions{Dirs: []string{dir}, Try: func(context.Context, []string, func(int, error)) {
+		t.Error("somebody was tried for a call")
+	}})
+	c.Warm(func() bool { return true })
+	for id, want := range map[string]string{
+		"alpha": "Error: the script does not register its tool", "beta": "Error: at the top", "gamma": "well",
+	} {
+		if got := said(t, c.Tool(id)); got != want {
+			t.Errorf("%s: %q, not %q", id, got, want)
+		}
+	}
+}
+
+// TestAT86_TriedElsewhere: what was tried elsewhere counts as if it was here, and what
+// nobody has said anything of is tried again.
+func TestAT86_TriedElsewhere(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, "a", "alpha", "a")
+	put(t, dir, "b", "beta", "b")
+	put(t, dir, "c", "gamma", "c")
+	var tried []string
+	bad := errors.New("it looks bad")
+	c := OpenCollection(CollectionOptions{Dirs: []string{dir}, Try: func(_ context.Context, dirs []string, said func(int, error)) {
+		for i, dir := range dirs {
+			tried = append(tried, filepath.Base(dir))
+			switch filepath.Base(dir) {
+			case "a":
+				said(i, nil)
+			case "b":
+				said(i, bad)
+			}
+		}
+	}})
+	defer c.Close()
+	for range 2 {
+		tools, refused := c.Tools()
+		if idsOf(tools) != "alpha" || len(refused) != 1 || !errors.Is(refused[0].Err, bad) {
+			t.Errorf("%q, refused %v", idsOf(tools), refused)
+		}
+	}
+	if got := strings.Join(tried, " "); got != "a b c c" {
+		t.Errorf("tried %q", got)
+	}
+	if c.Tool("beta") != nil {
+		t.Error("a refused tool is called")
 	}
 }

@@ -39,6 +39,18 @@ func Load(dir string) (*Tool, error) { return LoadFor(dir, false) }
 // can have an [Editor] (AT-44). Errors wrap [ErrManifest], [ErrSource],
 // [ErrRegistration] or [ErrUnsupported] and name the file, the field or the line.
 func LoadFor(dir string, editor bool) (*Tool, error) {
+	t, err := compileFor(dir, editor)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.try(); err != nil {
+		return nil, fmt.Errorf("load %s: %w", t.Dir, err)
+	}
+	return t, nil
+}
+
+// compileFor is LoadFor without running anything.
+func compileFor(dir string, editor bool) (*Tool, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("load %s: %w", dir, err)
@@ -69,9 +81,6 @@ func LoadFor(dir string, editor bool) (*Tool, error) {
 	sum.Write([]byte{0})
 	sum.Write([]byte(code))
 	t.Hash, t.schema = hex.EncodeToString(sum.Sum(nil)), t.Manifest.Schema()
-	if err := t.try(); err != nil {
-		return nil, fmt.Errorf("load %s: %w", dir, err)
-	}
 	return t, nil
 }
 

@@ -47,6 +47,7 @@
   // --- AssistantTool -------------------------------------------------------------
   let executing = false, onCancel = null;
   const registered = create(null);
+  const unregistered = "the script does not register its tool";
   const register = (kind) => (fn) => {
     if (typeof fn !== "function") throw new NativeTypeError("AssistantTool." + kind + " takes a function");
     if (registered[kind]) host.log("warn", "AssistantTool." + kind + " was called again: the last one counts");
@@ -211,6 +212,7 @@
     globals: __scripting,
     kinds: () => ownKeys(registered),
     request: (params, done, failed) => {
+      if (!registered.registerApprovalRequest) { failed(unregistered); return; }
       settle(registered.registerApprovalRequest, withEditor([parse(params)]), (v) => {
         let preview = null, dialog;
         try {
@@ -227,6 +229,7 @@
       const args = [parse(params)];
       let fn = registered.registerExecuteTool;
       if (action !== undefined) { fn = registered.registerExecuteToolWithApproval; args.push(freeze(parse(action))); }
+      if (!fn) { failed(unregistered); return; }
       settle(fn, withEditor(args), (v) => { done(json(v)); }, failed);
     },
     // The one call of onCancel: what it returned, if that is a string.

@@ -29,6 +29,7 @@ type scriptWorkerCmd struct {
 	EditorRoot      string                   `type:"path" placeholder:"DIR" help:"The folder that tools for the editor work on."`
 	EditorWrite     bool                     `help:"They may change it."`
 	Test            bool                     `help:"Tests of scripts are listed, and can be called."`
+	Try             bool                     `help:"Only run the top level of each project, and say which can be served."`
 	Dirs            []string                 `arg:"" name:"dir" type:"path" help:"A project, or a folder of projects."`
 }
 
@@ -36,6 +37,9 @@ type scriptWorkerCmd struct {
 func (c *scriptWorkerCmd) Run(env *Env) error {
 	if c.Memory > 0 {
 		defer memcap.Cap(int64(c.Memory), nil)() // before anybody else's code
+	}
+	if c.Try {
+		return c.try(env)
 	}
 	log := newLog(env)
 	o := worker.Options{
@@ -54,7 +58,11 @@ func (c *scriptWorkerCmd) Run(env *Env) error {
 			defer editor.Close() //nolint:errcheck // it was only looked at by others
 		}
 	}
-	o.Collection = script.OpenCollection(script.CollectionOptions{Dirs: c.Dirs, Editor: o.Editor != nil, Log: log})
+	tools := script.CollectionOptions{Dirs: c.Dirs, Editor: o.Editor != nil, Log: log}
+	if !c.Test { // which hears of tests by a trial here, of one project
+		tools.Try = c.trial(log)
+	}
+	o.Collection = script.OpenCollection(tools)
 	w := worker.New(o)
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM)

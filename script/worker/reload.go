@@ -49,6 +49,7 @@ func (s *shop) close() {
 	s.closed = true
 	close(s.end)
 	s.mu.Unlock()
+	s.w.o.Collection.Close()
 	s.tasks.Wait()
 }
 
