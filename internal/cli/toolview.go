@@ -204,11 +204,8 @@ func (v *toolView) logged(line string) {
 // person answers questions on the terminal.
 type person struct {
 	view  *toolView
-	stdin io.Reader
-
-	begin sync.Once
-	lines chan string // closed when no more can come
-	turn  sync.Mutex  // one question at a time
+	lines lineReader
+	turn  sync.Mutex // one question at a time
 }
 
 // newPerson returns nil where nobody looks.
@@ -220,43 +217,31 @@ func newPerson(env *Env, v *toolView) *person {
 	if _, _, ok := terminalSize(in); !ok {
 		return nil
 	}
-	return &person{view: v, stdin: in, lines: make(chan string)}
-}
-
-// read hands on what is typed. It ends with the input, or with the program: a read
-// from a terminal cannot be taken back.
-func (p *person) read() {
-	defer close(p.lines)
-	in := bufio.NewScanner(p.stdin)
-	for in.Scan() {
-		p.lines <- in.Text()
-	}
+	return &person{view: v, lines: lineReader{from: in}}
 }
 
 // asked asks one question; ok is false for one that was closed, or withdrawn.
 func (p *person) asked(ctx context.Context, q elicitation) (answer string, ok bool) {
-	p.begin.Do(func() { go p.read() })
 	p.turn.Lock()
 	defer p.turn.Unlock()
 	choices := q.choices()
 	p.show(q.Message, choices)
 	for {
-		select {
-		case <-ctx.Done():
+		line, err := p.lines.next(ctx)
+		line = strings.TrimSpace(line)
+		switch {
+		case ctx.Err() != nil:
 			p.view.line("the question was withdrawn")
 			return "", false
-		case line, more := <-p.lines:
-			line = strings.TrimSpace(line)
-			if line == "" || !more {
-				p.view.line("the question was closed")
-				return "", false
-			}
-			if answer, ok := pick(choices, line); ok {
-				return answer, true
-			}
-			p.view.line("%q is none of the answers: a number from 1 to %d, or nothing to close the question", fit(line, 40), len(choices))
-			p.prompt(choices)
+		case err != nil, line == "":
+			p.view.line("the question was closed")
+			return "", false
 		}
+		if answer, ok := pick(choices, line); ok {
+			return answer, true
+		}
+		p.view.line("%q is none of the answers: a number from 1 to %d, or nothing to close the question", fit(line, 40), len(choices))
+		p.prompt(choices)
 	}
 }
 
