@@ -245,14 +245,18 @@ func TestAT36_SharedWorker(t *testing.T) {
 		t.Errorf("the caller got %s", r.raw)
 	}
 	pending(t, other)
-	if r := s.receipt(t, "op", *x.Run); r.Verdict == belay.Confirmed {
-		t.Errorf("confirmed, although the worker lives: %+v", r)
-	}
+	patiently(t, "the survivor and what force waits for", func() bool {
+		r := s.receipt(t, "op", *x.Run)
+		if r.Verdict == belay.Confirmed {
+			t.Fatalf("confirmed, although the worker lives: %+v", r)
+		}
+		return len(r.Survivors) > 0 && r.Held != ""
+	})
 	s.cancel(t, "op", "bystander")
 	_ = wait(t, other)
 	patiently(t, "the receipt that says that the worker is dead", func() bool {
 		r := s.receipt(t, "op", *x.Run)
-		return r.Final && r.Verdict == belay.Confirmed && strings.HasPrefix(strings.Join(evidence(r), "; "), "process_gone")
+		return r.Final && r.Verdict == belay.Confirmed && len(r.Survivors) == 0 && strings.Contains(strings.Join(evidence(r), "; "), "process_gone")
 	})
 	s.alive(t, c, "the worker's death")
 }
