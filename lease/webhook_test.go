@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/internal/calm"
 )
 
 // waitFor polls for what a signal cannot be had for.
@@ -119,11 +120,9 @@ func TestCloseEndsDelivery(t *testing.T) {
 	id := r.register(Spec{Webhook: server.URL}, 0).Run.ID
 	r.stop(id)
 	<-stuck
-	start := time.Now()
+	w, start := calm.Start(t), time.Now()
 	r.reg.Close()
-	if took := time.Since(start); took > time.Second {
-		t.Errorf("Close took %v", took)
-	}
+	w.Within(t, time.Since(start), time.Second, "Close")
 }
 
 // Where webhooks may go: what is written, and what names resolve to.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/internal/calm"
 	"github.com/belayhq/belay/internal/rappeer"
 )
 
@@ -53,19 +54,15 @@ func TestRAP90_FiveServers(t *testing.T) {
 	th := s.thread(ThreadOptions{ID: "thread_42", Servers: []string{"healthy"}})
 	c := s.invoke(th, "work")
 	in := <-started
-	began := time.Now()
+	w, began := calm.Start(t), time.Now()
 	s.stop(c.Run())
 	<-c.Done()
-	if took := time.Since(began); took > 50*time.Millisecond {
-		t.Errorf("the caller was settled after %v, want less than 50 ms", took)
-	}
+	w.Within(t, time.Since(began), 50*time.Millisecond, "the caller was settled")
 	got := healthy.Await(soon(t), PathCancel, 1)
 	if len(got) != 1 {
 		t.Fatal("the healthy server was not told")
 	}
-	if took := got[0].At.Sub(began); took > 100*time.Millisecond {
-		t.Errorf("the healthy server was told after %v, want less than 100 ms", took)
-	}
+	w.Within(t, got[0].At.Sub(began), 100*time.Millisecond, "the healthy server was told")
 	if _, err := c.Result(); belay.CancellationOf(c.Run().Context()) == nil || !errors.As(err, new(*belay.Cancellation)) {
 		t.Errorf("the call ended with %v, want its cancellation", err)
 	}
@@ -358,9 +355,7 @@ func TestCloseAfterTree(t *testing.T) {
 	ctx, end := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer end()
 	_ = s.tree.Close(ctx)
-	began := time.Now()
+	w, began := calm.Start(t), time.Now()
 	s.shut()
-	if took := time.Since(began); took > 4*time.Second {
-		t.Errorf("took %v", took)
-	}
+	w.Within(t, time.Since(began), 4*time.Second, "the end")
 }

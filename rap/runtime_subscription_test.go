@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/internal/calm"
 	"github.com/belayhq/belay/internal/rappeer"
 )
 
@@ -286,12 +287,10 @@ func TestRAP83_Choice(t *testing.T) {
 	if w := c.Run().Info().Work; w != belay.Waiting {
 		t.Errorf("work %s while a person is asked", w)
 	}
-	began := time.Now()
+	look, began := calm.Start(t), time.Now()
 	s.stop(c.Run())
 	<-c.Done()
-	if took := time.Since(began); took > 50*time.Millisecond {
-		t.Errorf("the call ended after %v", took)
-	}
+	look.Within(t, time.Since(began), 50*time.Millisecond, "the call's end")
 	var why *belay.Cancellation
 	if err := <-withdrawn; !errors.As(err, &why) || why.Reason != "enough" {
 		t.Errorf("withdrawn with %v", err)

@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/proto/otlp/trace/v1"
 
 	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/internal/calm"
 	"github.com/belayhq/belay/internal/faketool"
 )
 
@@ -183,20 +184,16 @@ func TestBadReceivers(t *testing.T) {
 			var log faketool.Text
 			c := env(t, r, map[string]string{"OTEL_BSP_MAX_QUEUE_SIZE": "8", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "4"})
 			tr := start(t, Options{Control: tree, Config: c, Log: slog.New(slog.NewTextHandler(&log, nil))})
-			began := time.Now()
+			w, began := calm.Start(t), time.Now()
 			for i := range 40 {
 				register(t, tree, belay.Spec{Name: fmt.Sprint(i)}).Finish(belay.Completed)
 			}
-			if took := time.Since(began); took > time.Second {
-				t.Errorf("the runs took %s", took)
-			}
+			w.Within(t, time.Since(began), time.Second, "the runs")
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()
 			began = time.Now()
 			_ = tr.Close(ctx)
-			if took := time.Since(began); took > 5*time.Second {
-				t.Errorf("Close took %s", took)
-			}
+			w.Within(t, time.Since(began), 5*time.Second, "Close")
 			if s := tr.Stats(); s.Dropped != 40 || s.Exported != 0 || s.Queued != 0 {
 				t.Errorf("%+v", s)
 			}
