@@ -19,6 +19,7 @@ func TestTellCaller(t *testing.T) {
 		t.Error("a caller that is not ready was told")
 	}
 	r.initialize("2025-11-25")
+	r.until("the caller's word that it is ready was read", r.s.hand.Stands)
 	if !r.s.Tell("9", stopFrame("9")) || !r.s.Tell("", stopFrame("")) || !r.s.Tell(`"7"`, stopFrame(`x`)) {
 		t.Error("nobody was told")
 	}
