@@ -64,7 +64,7 @@ func TestOwnerKilled(t *testing.T) {
 	each(t, func(t *testing.T, scenario string, mode CgroupMode) {
 		d := newDir(t)
 		o := startOwner(t, scenario, d, mode)
-		watch := startWatch()
+		watch := startWatch(t)
 		o.cmd.Process.Kill()
 		o.cmd.Wait()
 		eventually(t, 10*time.Second, "nothing left", func() bool { return noneLiving(pidsOf(d)) })
@@ -82,7 +82,7 @@ func TestOwnerTerminated(t *testing.T) {
 	each(t, func(t *testing.T, scenario string, mode CgroupMode) {
 		d := newDir(t)
 		o := startOwner(t, scenario, d, mode)
-		watch := startWatch()
+		watch := startWatch(t)
 		o.cmd.Process.Signal(syscall.SIGTERM)
 		o.cmd.Wait()
 		watch.within(t, time.Second, "ended")
@@ -104,7 +104,7 @@ func TestGuardianKilled(t *testing.T) {
 		d := newDir(t)
 		tree := startScenario(t, scenario, d, mode)
 		syscall.Kill(tree.PID(), syscall.SIGSTOP)
-		watch := startWatch()
+		watch := startWatch(t)
 		begun := time.Now()
 		syscall.Kill(tree.GuardianPID(), syscall.SIGKILL)
 		eventually(t, 20*time.Second, "noticed", func() bool { return tree.Err() != nil })

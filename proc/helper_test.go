@@ -8,12 +8,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/belayhq/belay/internal/calm"
 )
 
 // The test binary, executed again with helperEnv set, plays another program.
@@ -301,67 +302,19 @@ func (c *commander) spawn(command string) int {
 	return pid
 }
 
-// stopwatch measures a stretch of time, and how crowded the machine was: a
-// promise of "within a second" is about our program, not about how many others
-// share two cores. With n times as many runnable tasks as cores everything may
-// take n times as long, and time in which this process was not run at all does
-// not count.
+// stopwatch measures a stretch of time and how calm the machine was meanwhile.
 type stopwatch struct {
 	begun time.Time
-	stop  chan struct{}
-	found chan crowd
+	sky   *calm.Watch
 }
 
-type crowd struct {
-	lost   time.Duration // this process wanted to run and was not
-	factor float64       // runnable tasks for each core, on average, at least 1
-}
+func startWatch(t testing.TB) *stopwatch { return &stopwatch{time.Now(), calm.Start(t)} }
 
-func startWatch() *stopwatch {
-	w := &stopwatch{time.Now(), make(chan struct{}), make(chan crowd, 1)}
-	go w.measure()
-	return w
-}
-
-func (w *stopwatch) measure() {
-	const nap = 2 * time.Millisecond
-	var c crowd
-	var runnable, samples float64
-	for stopped := false; !stopped; {
-		before := time.Now()
-		select {
-		case <-w.stop:
-			stopped = true
-		case <-time.After(nap):
-		}
-		if late := time.Since(before) - nap; late > time.Millisecond {
-			c.lost += late
-		}
-		runnable += float64(runnableTasks())
-		samples++
-	}
-	c.factor = max(1, runnable/samples/float64(runtime.NumCPU()))
-	w.found <- c
-}
-
-// runnableTasks reads how many tasks of the whole machine want to run now.
-func runnableTasks() (n int) {
-	b, _ := os.ReadFile("/proc/loadavg")
-	if f := strings.Fields(string(b)); len(f) > 3 {
-		running, _, _ := strings.Cut(f[3], "/")
-		n, _ = strconv.Atoi(running)
-	}
-	return n
-}
-
-// within fails unless at most limit passed, the crowd apart.
+// within fails unless at most limit passed, the weather apart.
 func (w *stopwatch) within(t testing.TB, limit time.Duration, what string) {
 	t.Helper()
 	took := time.Since(w.begun)
-	close(w.stop)
-	c := <-w.found
-	if took > time.Duration(c.factor*float64(limit))+2*c.lost {
-		t.Errorf("%s after %v, want %v (crowd %.1f, stalled %v)", what, took, limit, c.factor, c.lost)
-	}
-	t.Logf("%s after %v (crowd %.1f)", what, took, c.factor)
+	w.sky.Within(t, took, limit, what)
+	w.sky.Stop()
+	t.Logf("%s after %v", what, took)
 }

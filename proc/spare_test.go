@@ -236,7 +236,7 @@ func TestOwnerKilledSpares(t *testing.T) {
 				}
 			}
 			moveTo(t, scope, daemon)
-			watch := startWatch()
+			watch := startWatch(t)
 			o.cmd.Process.Kill()
 			o.cmd.Wait()
 			eventually(t, 20*time.Second, "guardian ended", func() bool { return !living(o.guardian) })

@@ -97,7 +97,7 @@ func TestCloseWithinASecond(t *testing.T) {
 	each(t, func(t *testing.T, scenario string, mode CgroupMode) {
 		d := newDir(t)
 		tree := startScenario(t, scenario, d, mode)
-		watch := startWatch()
+		watch := startWatch(t)
 		r := closeTree(t, tree)
 		watch.within(t, time.Second, "closed")
 		if !r.Gone {
@@ -180,7 +180,7 @@ func stamp(t *testing.T, path string) time.Duration {
 func TestTerminatePolite(t *testing.T) {
 	d := newDir(t)
 	tree := startScenario(t, "doublefork", d, CgroupAuto)
-	watch := startWatch()
+	watch := startWatch(t)
 	r, err := tree.Terminate(context.Background(), Selection{}, time.Minute)
 	if err != nil || !r.Gone || r.Means != MeansSignal || len(r.Signalled) < 3 {
 		t.Fatalf("%+v, %v", r, err)
