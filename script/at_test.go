@@ -351,6 +351,47 @@ func TestAT84_Refused(t *testing.T) {
 	}
 }
 
+// TestAT84_NothingOutside: neither a source map, nor a link in the place of the script or
+// of its manifest, makes the host read what lies elsewhere (AT-84).
+func TestAT84_NothingOutside(t *testing.T) {
+	t.Parallel()
+	secret := filepath.Join(t.TempDir(), "secret.ts")
+	if err := os.WriteFile(secret, []byte("secret words here"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dir := projectDir(t, false, execute(`return {success: true, message: "x"}`)+"\n//# sourceMappingURL="+secret+"\n/*@ sourceMappingURL=../../etc/hostname */")
+	if _, err := Load(dir); err != nil {
+		t.Errorf("a source map: %v", err)
+	}
+	for _, name := range []string{"assistant_tool.tsx", ManifestFile} {
+		dir := projectDir(t, false, execute(`return {success: true, message: "x"}`))
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.Remove(path), os.Symlink(secret, path)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Load(dir); err == nil || strings.Contains(err.Error(), "secret words") || !strings.Contains(err.Error(), "outside of the project") {
+			t.Errorf("%s is a link: %v", name, err)
+		}
+	}
+}
+
+// TestAT84_Deep refuses what would overflow the stack of who compiles it.
+func TestAT84_Deep(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"arrays": "const a=" + strings.Repeat("[", 900000), "parentheses": strings.Repeat("(", 900000), "not": "const a=" + strings.Repeat("!", 900000) + "1",
+		"arrows": "const f=" + strings.Repeat("a=>", 900000) + "1", "ifs": strings.Repeat("if(0)", 800000) + ";", "spaced": "const a=" + strings.Repeat("! ", 900000) + "1",
+	} {
+		if _, err := Load(projectDir(t, false, text)); !errors.Is(err, ErrSource) || !strings.Contains(err.Error(), "deep at line 1") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	fine := "const a = " + strings.Repeat("[", 400) + strings.Repeat("]", 400) + "\n" + strings.Repeat("// ------ ((( \n", 200) + execute(`return {success: true, message: String(a.length)}`)
+	if _, err := Load(projectDir(t, false, fine)); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestAT85_FreshMachine gives each call a machine of its own: nothing that one call
 // does to its world is there in the next (AT-85, AT-80).
 func TestAT85_FreshMachine(t *testing.T) {

@@ -87,8 +87,12 @@ func inside(dir string) api.Plugin {
 			if !within(dir, found.Path) {
 				return api.OnResolveResult{}, fmt.Errorf("%q lies outside of the project", a.Path)
 			}
+			if info, err := os.Stat(found.Path); err != nil || !info.Mode().IsRegular() { // the compiler would wait for a pipe
+				return api.OnResolveResult{}, fmt.Errorf("%q is no regular file", a.Path)
+			}
 			return api.OnResolveResult{Path: found.Path, Namespace: found.Namespace}, nil
 		})
+		loadSources(b, dir)
 		b.OnLoad(api.OnLoadOptions{Filter: `.*`, Namespace: host}, func(api.OnLoadArgs) (api.OnLoadResult, error) {
 			text := "module.exports = globalThis.__scripting" // CommonJS: a name that it lacks is undefined, and no error
 			return api.OnLoadResult{Contents: &text, Loader: api.LoaderJS}, nil

@@ -98,6 +98,8 @@ func readManifest(dir string) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %w", ErrManifest, err)
 	case !info.Mode().IsRegular() || info.Size() > maxManifest:
 		return nil, fmt.Errorf("%w: a file of at most %d bytes", ErrManifest, maxManifest)
+	case !within(dir, path):
+		return nil, fmt.Errorf("%w: it lies outside of the project", ErrManifest)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
