@@ -21,15 +21,14 @@ func (e *Editor) lock() (unlock func(), err error) {
 		return nil, fmt.Errorf("lock the editor's folder: %w", plain(err))
 	}
 	for end := time.Now().Add(lockWait); ; time.Sleep(time.Millisecond) {
-		err = syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
+		switch err = syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); {
+		case err == nil:
 			return func() { _ = dir.Close() }, nil
-		}
-		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) || time.Now().After(end) {
+		case !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR):
 			_ = dir.Close()
-			if errors.Is(err, syscall.ENOTSUP) || errors.Is(err, syscall.ENOSYS) || errors.Is(err, syscall.ENOLCK) {
-				return func() {}, nil // a file system without locks: the last look has to do
-			}
+			return func() {}, nil // a file system that does not lock folders, as over a network: the last look has to do
+		case time.Now().After(end):
+			_ = dir.Close()
 			return nil, fmt.Errorf("lock the editor's folder: %w", err)
 		}
 	}
