@@ -2,6 +2,7 @@ package script
 
 import (
 	"errors"
+	"fmt"
 	"path"
 	"unicode/utf16"
 
@@ -65,6 +66,9 @@ func (e *Editor) lint(stopped func() error) (map[string][]lintError, error) {
 }
 
 func lintText(name, text string, loader api.Loader) []lintError {
+	if line, deep := tooDeep([]byte(text)); deep {
+		return []lintError{{Line: line, Message: fmt.Sprintf("it is nested more than %d deep", maxNesting)}}
+	}
 	options := api.TransformOptions{
 		Sourcefile: name, Loader: loader, Target: api.ES2017, LogLevel: api.LogLevelSilent, LogLimit: maxLintSaid, TsconfigRaw: "{}",
 	}
