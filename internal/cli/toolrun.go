@@ -409,7 +409,10 @@ func (r *toolCalls) wait(tool string, answer <-chan toolReply) (run *belay.Run, 
 			if run == nil {
 				run = r.find(tool)
 			}
-			if !ok {
+			switch {
+			case run != nil && run.Cancellation() != nil: // the answer to a Stop was faster than its news
+				r.rest(run, nil)
+			case !ok:
 				err = errors.Join(errToolGone, r.client.session.Err())
 			}
 			return run, got, err

@@ -53,7 +53,7 @@ func (v *toolView) report(message, id string) {
 	again := v.noteLocked(toolReport{id, message})
 	text := "report: " + oneLine(message)
 	if !v.err.terminal {
-		v.lineLocked("%s", text)
+		v.lineLocked("%s", fit(text, 1000)) // the rest is in --json
 		return
 	}
 	if !again {
