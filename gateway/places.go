@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/belayhq/belay"
@@ -40,12 +41,10 @@ func (p *Places) take(of place, run *belay.Run, most int) bool {
 	}
 	runs := inFlight(p.taken[of])
 	defer func() { p.taken[of] = runs }()
-	for _, r := range runs {
-		if r == run {
-			return true
-		}
-	}
-	if len(runs) >= most {
+	switch {
+	case slices.Contains(runs, run):
+		return true
+	case len(runs) >= most:
 		return false
 	}
 	runs = append(runs, run)

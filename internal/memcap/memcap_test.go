@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"strings"
@@ -60,8 +61,14 @@ func eat(how string) {
 	os.Exit(0)
 }
 
-// down calls itself without end; what it adds afterwards keeps it from being a loop.
-func down(n int) int { return down(n+1) + n }
+// down calls itself far deeper than a stack may be; what it adds afterwards keeps it
+// from being a loop.
+func down(n int) int {
+	if n == math.MaxInt {
+		return n
+	}
+	return down(n+1) + n
+}
 
 // TestCap: whoever takes more than the bound dies, soon and with the reason;
 // whoever only throws much away lives.
