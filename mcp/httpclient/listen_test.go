@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/belayhq/belay/internal/calm"
 )
 
 // MCP-36: what a server asks on the session's own stream before anybody reads
@@ -29,7 +31,7 @@ func TestCallsWaitForStream(t *testing.T) {
 				inner(s, x)
 			})
 			c, r := open(t, Config{URL: s.URL})
-			began := time.Now()
+			w, began := calm.Start(t), time.Now()
 			handshake(t, c, s, r)
 			send(t, c, legacyCall, "b-1")
 			if tc.released {
@@ -40,7 +42,10 @@ func TestCallsWaitForStream(t *testing.T) {
 				close(release)
 			}
 			r.wait(t, 1, `message "b-1" 200`)
-			if took := time.Since(began); tc.released && took > openWait || !tc.released && took < openWait/2 {
+			took := time.Since(began)
+			if tc.released {
+				w.Within(t, took, openWait, "the answer")
+			} else if took < openWait/2 {
 				t.Errorf("the call was answered after %v", took)
 			}
 		})
