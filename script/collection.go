@@ -21,7 +21,7 @@ type CollectionOptions struct {
 	Editor bool         // tools for an editor are loaded, too (AT-44)
 	Log    *slog.Logger // nil: nothing
 
-	// Try runs the top level of some projects elsewhere, where they can do no harm, and
+	// Try loads some projects elsewhere, where they can do no harm, as LoadFor does, and
 	// calls said for each in their order with why it is refused, or nil (AT-86). One
 	// that it says nothing of is tried again the next time. It returns when ctx ends.
 	// Nil: that is done in this process.
@@ -31,9 +31,9 @@ type CollectionOptions struct {
 // Collection is the tools of some folders, as they are now: what has changed is
 // read again whenever somebody asks (AT-86). A project that cannot be loaded is
 // refused by itself; one that could be before keeps its last good program, as long
-// as its folder is a project. Nothing is loaded before it is asked for, and no top
-// level is run for a call but its own tool's, by the call itself: other people's may
-// never end, or take the process along. All methods may be called concurrently.
+// as its folder is a project. Nothing is loaded before it is asked for, and for a call
+// only its own tool is compiled, whose top level the call itself runs: those of others
+// may never end, or take the process along. All methods may be called concurrently.
 type Collection struct {
 	o   CollectionOptions
 	log *slog.Logger
@@ -118,28 +118,37 @@ func (c *Collection) Tools() ([]*Tool, []Refusal) {
 	return tools, refused
 }
 
-// try runs the top levels of those that have changed.
+// try finds out which of those that have changed can be served.
 func (c *Collection) try(all []*member) {
 	c.trial.Lock()
 	defer c.trial.Unlock()
 	var list []*member
-	var tools []*Tool
+	var stamps []stamp
 	var dirs []string
 	for _, p := range all {
-		if t := p.look(c.o.Editor); t != nil {
-			list, tools, dirs = append(list, p), append(tools, t), append(dirs, p.dir)
+		if now, due := p.due(); due {
+			list, stamps, dirs = append(list, p), append(stamps, now), append(dirs, p.dir)
 		}
 	}
-	if c.o.Try != nil && len(dirs) > 0 {
-		c.o.Try(c.life, dirs, func(i int, err error) { list[i].found(tools[i], err) })
-		return
-	}
-	for i, t := range tools {
-		err := t.try()
-		if err != nil {
-			err = fmt.Errorf("load %s: %w", t.Dir, err)
+	switch {
+	case len(list) == 0:
+	case c.o.Try == nil:
+		for _, p := range list {
+			if t := p.look(c.o.Editor); t != nil {
+				p.found(t, t.tryHere())
+			}
 		}
-		list[i].found(t, err)
+	default:
+		c.o.Try(c.life, dirs, func(i int, err error) {
+			if err != nil {
+				list[i].refuse(stamps[i], err)
+				return
+			}
+			// The compiler has survived it there: not before is it let in here.
+			if t := list[i].look(c.o.Editor); t != nil {
+				list[i].found(t, nil)
+			}
+		})
 	}
 }
 
@@ -184,17 +193,6 @@ func (c *Collection) Manifests() []*Manifest {
 		}
 	}
 	return all
-}
-
-// Warm compiles what has not been yet, one project after the other, for as long as
-// more says so. It runs nothing, and says nothing of what is refused.
-func (c *Collection) Warm(more func() bool) {
-	for _, p := range c.find() {
-		if !more() {
-			return
-		}
-		_ = p.look(c.o.Editor)
-	}
 }
 
 // Watched are the folders in which a change may be one of the tools: those that
@@ -370,6 +368,21 @@ func (p *member) look(editor bool) *Tool {
 		return nil
 	}
 	return p.next
+}
+
+// due reports whether the project has to be tried, as it looks now.
+func (p *member) due() (stamp, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := stampOf(p.dir)
+	return now, !p.known || p.stamp.sum != now.sum || p.stamp.fresh || p.fault == nil && !p.tried
+}
+
+// refuse takes what was found out elsewhere, without looking itself.
+func (p *member) refuse(now stamp, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.known, p.stamp, p.next, p.tried, p.fault = true, now, nil, false, err
 }
 
 // found takes what came of the trial of a program.

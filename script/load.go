@@ -43,8 +43,8 @@ func LoadFor(dir string, editor bool) (*Tool, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := t.try(); err != nil {
-		return nil, fmt.Errorf("load %s: %w", t.Dir, err)
+	if err := t.tryHere(); err != nil {
+		return nil, err
 	}
 	return t, nil
 }

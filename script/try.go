@@ -28,6 +28,14 @@ func (t *Tool) try() error {
 	}
 }
 
+// tryHere is try with the error of a load.
+func (t *Tool) tryHere() error {
+	if err := t.try(); err != nil {
+		return fmt.Errorf("load %s: %w", t.Dir, err)
+	}
+	return nil
+}
+
 // register runs the script's top level once, as every call will, and looks at what
 // it registered (AT-42, AT-86).
 func (t *Tool) register() error {

@@ -14,7 +14,8 @@ func TestAT86_Trial(t *testing.T) {
 	dir := t.TempDir()
 	for id, top := range map[string]string{
 		"bomb": `const s = "x".repeat(1 << 29); (s + s).length`, "loop": `while (true) {}`, "throws": `throw new Error("at the top")`,
-		"deep": `const a: any[] = []; let b: any = a; for (let i = 0; i < 1e6; i++) { const c: any[] = []; b.push(c); b = c }; JSON.stringify(a)`,
+		"deep":   `const a: any[] = []; let b: any = a; for (let i = 0; i < 1e6; i++) { const c: any[] = []; b.push(c); b = c }; JSON.stringify(a)`,
+		"nested": strings.Repeat("[", 900_000) + strings.Repeat("]", 900_000), "arrows": "const f = " + strings.Repeat("a=>", 300_000) + "1",
 		"good": "", "other": "",
 	} {
 		writeScript(t, dir, id, `return {success: true, message: "well"}`)

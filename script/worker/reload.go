@@ -19,13 +19,11 @@ import (
 type shop struct {
 	w      *Worker
 	server *mcp.Server
-	tasks  sync.WaitGroup // of warming and watching
+	tasks  sync.WaitGroup // of refreshing and watching
 	end    chan struct{}  // closed when the worker serves nobody any more
 
 	mu      sync.Mutex
 	offered map[string][]byte // by id: what the list says of it
-	warming bool              // or warm
-	cold    bool              // warming was broken off
 	watched bool
 	closed  bool
 }
@@ -66,14 +64,10 @@ func (s *shop) middleware(next mcp.MethodHandler) mcp.MethodHandler {
 			s.watch()
 		case "tools/call":
 			if p, ok := req.GetParams().(*mcp.CallToolParamsRaw); ok && p != nil {
-				s.busy()
 				if tool := s.find(p.Name); tool != nil {
 					ctx = context.WithValue(ctx, toolKey{}, tool)
 				}
 			}
-			defer s.warm()
-		case "notifications/initialized", "server/discover":
-			defer s.warm()
 		}
 		return next(ctx, method, req)
 	}
@@ -163,41 +157,4 @@ func (s *shop) dropLocked(id string) {
 		delete(s.offered, id)
 		s.server.RemoveTools(id)
 	}
-}
-
-// busy has the warming stop: a call needs the processor more.
-func (s *shop) busy() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.cold = true
-}
-
-// warm loads what was not asked for yet, while nothing else is to be done: the
-// first call of a waiting process then finds its program ready.
-func (s *shop) warm() {
-	idle := s.w.idle()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !idle || s.closed || s.warming && !s.cold {
-		return
-	}
-	if s.cold = false; s.warming {
-		return // and goes on
-	}
-	s.warming = true
-	s.tasks.Go(func() {
-		s.w.o.Collection.Warm(s.more)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.cold {
-			s.warming = false
-		}
-	})
-}
-
-// more reports whether to go on warming.
-func (s *shop) more() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.closed && !s.cold
 }

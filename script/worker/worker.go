@@ -181,13 +181,6 @@ func (w *Worker) enter(tool *script.Tool, call *script.Call) bool {
 	return true
 }
 
-// idle reports whether no call runs.
-func (w *Worker) idle() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.running) == 0
-}
-
 func (w *Worker) leave(tool *script.Tool, call *script.Call) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
