@@ -444,6 +444,9 @@ func TestAT65_TheWorkerDies(t *testing.T) {
 	for _, modern := range []bool{false, true} {
 		t.Run(fmt.Sprint("modern ", modern), func(t *testing.T) {
 			s := on(t, modern, capable, nil)
+			first, _ := s.call("0") // a server that ends before it has answered anything ends the session
+			s.returns(first, "")
+			s.expect("0")
 			_, name := s.call("1")
 			run := s.runOf("1")
 			s.ask("ask-1", name, buttons)
