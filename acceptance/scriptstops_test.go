@@ -184,7 +184,7 @@ func TestAT37_StopsByEvidence(t *testing.T) {
 		r := wait(t, got)
 		want := strings.ReplaceAll(test.partial, "K", key)
 		answered := want
-		if test.tool == "busy" || test.tool == "chain" { // what they had came after partial_wait: the receipt has it
+		if test.kind == "interrupted" && r.Result == nil { // what they had came after partial_wait: the receipt has it
 			answered = "-"
 		}
 		if strings.Contains(r.raw, "LATE") {
@@ -274,7 +274,14 @@ func TestAT89_Hostile(t *testing.T) {
 		"timers": "Error: too many timers are open", "trap": invalid, "nothing": invalid, "throws": "Error: no luck", "mistake": "Error: the interpreter failed",
 	} {
 		key := "hostile-" + tool
-		list, isError := wait(t, c.call(t, fmt.Sprintf("%q", key), tool, `{"key":"k"}`)).texts(t)
+		var r reply
+		select {
+		case r = <-c.call(t, fmt.Sprintf("%q", key), tool, `{"key":"k"}`):
+		case <-time.After(3 * time.Minute): // memory is filled slowly under the race detector
+			t.Errorf("%s: no answer", tool)
+			continue
+		}
+		list, isError := r.texts(t)
 		if !isError || len(list) != 1 || list[0] != want {
 			t.Errorf("%s: %q, want %q", tool, list, want)
 		}
@@ -323,9 +330,10 @@ func TestAT86_Refused(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = s.end() }) // it has said what start takes for a complaint: that projects are refused
 	c := s.begin(t, "ann", "bad")
-	if a := c.post(t, `{"jsonrpc":"2.0","id":"list","method":"tools/list"}`); a.status != http.StatusOK || strings.Count(a.body, `"inputSchema"`) != 1 || !strings.Contains(a.body, `"fine"`) {
-		t.Errorf("tools: %s", a.body)
-	}
+	patiently(t, "the list without what is refused", func() bool { // what cannot be tried in time is listed first
+		a := c.post(t, `{"jsonrpc":"2.0","id":"list","method":"tools/list"}`)
+		return a.status == http.StatusOK && strings.Count(a.body, `"inputSchema"`) == 1 && strings.Contains(a.body, `"fine"`)
+	})
 	if list, isError := wait(t, c.call(t, `"fine"`, "fine", `{}`)).texts(t); isError || len(list) != 1 || list[0] != "the first" {
 		t.Errorf("%q", list)
 	}
