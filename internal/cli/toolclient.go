@@ -99,7 +99,7 @@ func openToolClient(ctx context.Context, cfg gateway.Config, c *toolClient) erro
 	if c.elicit != nil {
 		capabilities["elicitation"] = map[string]any{}
 	}
-	if _, err := c.call(ctx, "initialize", map[string]any{
+	if err := c.call(ctx, "initialize", map[string]any{
 		"protocolVersion": "2025-06-18", "capabilities": capabilities,
 		"clientInfo": map[string]any{"name": "belay-tool", "version": Version()},
 	}, nil); err != nil {
@@ -131,7 +131,7 @@ func (c *toolClient) send(message any) error {
 }
 
 // start sends a request; the answer comes on the channel, which is closed without
-// one if none can come. sent, if set, is run before anything is sent.
+// one if none can come.
 func (c *toolClient) start(method string, params any) (<-chan toolReply, error) {
 	c.mu.Lock()
 	c.last++
@@ -146,26 +146,26 @@ func (c *toolClient) start(method string, params any) (<-chan toolReply, error) 
 }
 
 // call is start, and waits. A nil into drops the result.
-func (c *toolClient) call(ctx context.Context, method string, params, into any) (json.RawMessage, error) {
+func (c *toolClient) call(ctx context.Context, method string, params, into any) error {
 	answer, err := c.start(method, params)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	select {
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	case <-c.session.Ended():
-		return nil, errors.Join(errToolGone, c.session.Err())
+		return errors.Join(errToolGone, c.session.Err())
 	case r, ok := <-answer:
 		switch {
 		case !ok:
-			return nil, errToolGone
+			return errToolGone
 		case r.err != nil:
-			return nil, r.err
+			return r.err
 		case into != nil:
-			return r.result, json.Unmarshal(r.result, into)
+			return json.Unmarshal(r.result, into)
 		}
-		return r.result, nil
+		return nil
 	}
 }
 

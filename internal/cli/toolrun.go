@@ -269,18 +269,18 @@ type flagAsker struct {
 func (f *flagAsker) AskCall(_ context.Context, _ *belay.Run, a belay.Approval) (belay.Decision, error) {
 	d := belay.Decision{Choice: belay.ChoiceDismissed, Via: "flag"}
 	q := &a.Question
-	f.view.line("%s: %s", q.Title, q.Text)
+	f.view.linef("%s: %s", q.Title, q.Text)
 	switch {
 	case f.cmd.Yes && q.Primary != "":
 		d.Choice = belay.ChoiceApproved
-		f.view.line("approved by --yes (%s)", q.Primary)
+		f.view.linef("approved by --yes (%s)", q.Primary)
 	case f.cmd.Yes:
-		f.view.line("--yes: the question has no button that agrees; it was closed")
+		f.view.linef("--yes: the question has no button that agrees; it was closed")
 	case f.cmd.No:
 		d.Choice = belay.ChoiceDeclined
-		f.view.line("declined by --no")
+		f.view.linef("declined by --no")
 	default:
-		f.view.line("there is no terminal to ask on: the question was closed (--yes and --no answer it)")
+		f.view.linef("there is no terminal to ask on: the question was closed (--yes and --no answer it)")
 	}
 	return d, nil
 }
@@ -290,7 +290,7 @@ func (r *toolCalls) all(params json.RawMessage) (int, error) {
 	var list struct {
 		Tools []listed `json:"tools"`
 	}
-	if _, err := r.client.call(context.Background(), "tools/list", map[string]any{}, &list); err != nil {
+	if err := r.client.call(context.Background(), "tools/list", map[string]any{}, &list); err != nil {
 		return 0, exitErrorf(ExitFailed, "tool run: %w", err)
 	}
 	switch len(list.Tools) {
@@ -329,9 +329,9 @@ func (r *toolCalls) tests(tool listed) (int, error) {
 	failed := 0
 	for i := range tool.Meta.Tests {
 		t := &tool.Meta.Tests[i]
-		r.view.line("test %d of %d: %s %s", i+1, len(tool.Meta.Tests), t.Kind, fit(string(t.Params), 120))
+		r.view.linef("test %d of %d: %s %s", i+1, len(tool.Meta.Tests), t.Kind, fit(string(t.Params), 120))
 		if _, ok := t.Rehearsal(); !ok {
-			r.view.line("left out: it needs a user interface")
+			r.view.linef("left out: it needs a user interface")
 			continue
 		}
 		o, ended, err := r.one(tool, t.Params, t)
@@ -347,7 +347,7 @@ func (r *toolCalls) tests(tool listed) (int, error) {
 			break
 		}
 	}
-	r.view.line("%s made, %d failed", count(len(all), "test call"), failed)
+	r.view.linef("%s made, %d failed", count(len(all), "test call"), failed)
 	if r.cmd.JSON {
 		return code, printJSON(r.env.Stdout, all)
 	}
@@ -478,12 +478,12 @@ func (r *toolCalls) signal(run *belay.Run, sig os.Signal) {
 	}
 	switch {
 	case run.Cancellation() == nil:
-		r.view.line("stopping; Ctrl-C again interrupts the script")
+		r.view.linef("stopping; Ctrl-C again interrupts the script")
 	case sig == syscall.SIGINT:
-		r.view.line("stopping it by force")
+		r.view.linef("stopping it by force")
 	}
 	if _, err := r.host.tree.Cancel(context.Background(), request); err != nil {
-		r.view.line("%v", err)
+		r.view.linef("%v", err)
 	}
 }
 
@@ -501,7 +501,7 @@ func (r *toolCalls) conclude(o toolOutcome, run *belay.Run, reply toolReply) (to
 			o.Outcome = belay.Failed
 		}
 		if !r.cmd.JSON {
-			r.view.line("the call failed: %s", o.Error)
+			r.view.linef("the call failed: %s", o.Error)
 		}
 		if reply.err.Code == -32602 {
 			return o, ExitUsage, nil

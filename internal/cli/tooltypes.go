@@ -180,13 +180,13 @@ func readTSC(out, in, dir string) []lint.Finding {
 // relativeTo is a file's name in a folder, links in either name followed; a file
 // elsewhere keeps its own.
 func relativeTo(dir, file string) string {
-	real := func(path string) string {
+	followed := func(path string) string {
 		if p, err := filepath.EvalSymlinks(path); err == nil {
 			return p
 		}
 		return path
 	}
-	rel, err := filepath.Rel(real(dir), real(file))
+	rel, err := filepath.Rel(followed(dir), followed(file))
 	if err != nil || !filepath.IsLocal(rel) {
 		return file
 	}

@@ -53,7 +53,7 @@ func (v *toolView) report(message, id string) {
 	again := v.noteLocked(toolReport{id, message})
 	text := "report: " + oneLine(message)
 	if !v.err.terminal {
-		v.lineLocked("%s", fit(text, 1000)) // the rest is in --json
+		v.lineLockedf("%s", fit(text, 1000)) // the rest is in --json
 		return
 	}
 	if !again {
@@ -85,14 +85,14 @@ func (v *toolView) breakLocked() {
 	}
 }
 
-// line is one line of Belay's own.
-func (v *toolView) line(format string, args ...any) {
+// linef is one line of Belay's own.
+func (v *toolView) linef(format string, args ...any) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.lineLocked(format, args...)
+	v.lineLockedf(format, args...)
 }
 
-func (v *toolView) lineLocked(format string, args ...any) {
+func (v *toolView) lineLockedf(format string, args ...any) {
 	v.breakLocked()
 	v.env.Warnf(format, args...)
 }
@@ -122,12 +122,12 @@ func (v *toolView) result(o *toolOutcome) {
 		p := &o.Content[i]
 		switch {
 		case p.Type == "image":
-			v.line("an image%s: %s, %d bytes (--json prints it)", whom(p), p.MIMEType, len(p.Data))
+			v.linef("an image%s: %s, %d bytes (--json prints it)", whom(p), p.MIMEType, len(p.Data))
 		case p.Type != "text":
-			v.line("a part of type %q%s", p.Type, whom(p))
+			v.linef("a part of type %q%s", p.Type, whom(p))
 		case p.forUser():
-			for _, line := range strings.Split(strings.TrimRight(p.Text, "\n"), "\n") {
-				v.line("for the user: %s", line)
+			for line := range strings.SplitSeq(strings.TrimRight(p.Text, "\n"), "\n") {
+				v.linef("for the user: %s", line)
 			}
 		case p.Text != "" || len(o.Content) == 1:
 			v.text(p.Text)
@@ -135,9 +135,9 @@ func (v *toolView) result(o *toolOutcome) {
 	}
 	switch {
 	case o.Outcome == belay.Declined:
-		v.line("it was not approved")
+		v.linef("it was not approved")
 	case !o.Success:
-		v.line("the tool failed")
+		v.linef("the tool failed")
 	}
 }
 
@@ -179,10 +179,13 @@ var lastWords = regexp.MustCompile(`^(fatal error: |panic: |runtime(/cgo)?: |SIG
 // logged is one line of a worker's log, in JSON, or of whatever else it wrote.
 func (v *toolView) logged(line string) {
 	var entry struct {
-		Level, Msg, Tool, Error string
+		Level string `json:"level"`
+		Msg   string `json:"msg"`
+		Tool  string `json:"tool"`
+		Error string `json:"error"`
 	}
 	if !strings.HasPrefix(line, "{") || json.Unmarshal([]byte(line), &entry) != nil || entry.Msg == "" {
-		v.line("worker: %s", strings.TrimPrefix(line, "belay: "))
+		v.linef("worker: %s", strings.TrimPrefix(line, "belay: "))
 		return
 	}
 	level := ""
@@ -192,12 +195,12 @@ func (v *toolView) logged(line string) {
 	switch {
 	case entry.Tool != "":
 		for text := range strings.SplitSeq(entry.Msg, "\n") {
-			v.line("console%s: %s", level, text)
+			v.linef("console%s: %s", level, text)
 		}
 	case entry.Error != "":
-		v.line("%s: %s", entry.Msg, entry.Error)
+		v.linef("%s: %s", entry.Msg, entry.Error)
 	default:
-		v.line("%s", entry.Msg)
+		v.linef("%s", entry.Msg)
 	}
 }
 
@@ -231,16 +234,16 @@ func (p *person) asked(ctx context.Context, q elicitation) (answer string, ok bo
 		line = strings.TrimSpace(line)
 		switch {
 		case ctx.Err() != nil:
-			p.view.line("the question was withdrawn")
+			p.view.linef("the question was withdrawn")
 			return "", false
 		case err != nil, line == "":
-			p.view.line("the question was closed")
+			p.view.linef("the question was closed")
 			return "", false
 		}
 		if answer, ok := pick(choices, line); ok {
 			return answer, true
 		}
-		p.view.line("%q is none of the answers: a number from 1 to %d, or nothing to close the question", fit(line, 40), len(choices))
+		p.view.linef("%q is none of the answers: a number from 1 to %d, or nothing to close the question", fit(line, 40), len(choices))
 		p.prompt(choices)
 	}
 }

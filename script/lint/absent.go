@@ -48,10 +48,10 @@ func (i *inspection) absent(world *script.World) {
 		case ok && imported(of):
 			i.fromScripting(n, name, world, components[n])
 		case ok && i.device(of, world) != "" && name != "isAvailable":
-			i.add(Warning, "not-available", of, "%s.%s is not available in Belay: using it throws NotAvailableError", i.device(of, world), name)
+			i.addf(Warning, "not-available", of, "%s.%s is not available in Belay: using it throws NotAvailableError", i.device(of, world), name)
 		}
 		if name := i.device(n, world); name != "" && callees[n] {
-			i.add(Warning, "not-available", n, "%s is not available in Belay: using it throws NotAvailableError", name)
+			i.addf(Warning, "not-available", n, "%s is not available in Belay: using it throws NotAvailableError", name)
 		}
 		switch n := n.(type) {
 		case *ast.Identifier:
@@ -89,9 +89,9 @@ func (i *inspection) fromScripting(n ast.Node, name string, world *script.World,
 	switch {
 	case slices.Contains(world.Exports, name), name == "default", name == "__esModule":
 	case component:
-		i.add(Note, "no-screen", n, "%s is made and never shown: Belay has no screen", name)
+		i.addf(Note, "no-screen", n, "%s is made and never shown: Belay has no screen", name)
 	default:
-		i.add(Warning, "not-exported", n, "\"scripting\" has no %s in Belay: it is undefined", name)
+		i.addf(Warning, "not-exported", n, "\"scripting\" has no %s in Belay: it is undefined", name)
 	}
 }
 
@@ -105,7 +105,7 @@ func (i *inspection) unknown(id *ast.Identifier, world *script.World) {
 	if why := instead[name]; why != "" {
 		text += "; " + why
 	}
-	i.add(Warning, "not-defined", id, "%s", text)
+	i.addf(Warning, "not-defined", id, "%s", text)
 }
 
 // newPattern looks at new RegExp("…", "u").
@@ -128,9 +128,9 @@ var unicodeClass = regexp.MustCompile(`(?:^|[^\\])(?:\\\\)*\\[pP]\{`)
 func (i *inspection) pattern(n ast.Node, text, flags string) {
 	switch {
 	case strings.Contains(flags, "u") && unicodeClass.MatchString(text):
-		i.add(Warning, "pattern", n, "\\p{…} in a regular expression is not known here, and matches the letters themselves: list the characters")
+		i.addf(Warning, "pattern", n, "\\p{…} in a regular expression is not known here, and matches the letters themselves: list the characters")
 	case strings.Contains(flags, "v"):
-		i.add(Warning, "pattern", n, "the flag v of regular expressions is not known here")
+		i.addf(Warning, "pattern", n, "the flag v of regular expressions is not known here")
 	}
 }
 
@@ -161,6 +161,6 @@ func (i *inspection) hosts() {
 			continue
 		}
 		said[u.Host] = true
-		i.add(Note, "host", c, "it asks %s, which must be allowed: allow_hosts in the configuration, --allow-host of \"belay tool run\"", u.Host)
+		i.addf(Note, "host", c, "it asks %s, which must be allowed: allow_hosts in the configuration, --allow-host of \"belay tool run\"", u.Host)
 	}
 }

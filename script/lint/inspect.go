@@ -41,8 +41,8 @@ func inspect(source, code string) []Finding {
 	return i.found
 }
 
-// add notes a finding at a node; the same one of the same place once.
-func (i *inspection) add(level Level, rule string, n ast.Node, format string, args ...any) {
+// addf notes a finding at a node; the same one of the same place once.
+func (i *inspection) addf(level Level, rule string, n ast.Node, format string, args ...any) {
 	f := Finding{Level: level, Rule: rule, File: i.source, Text: fmt.Sprintf(format, args...)}
 	name, line, column := i.at(n)
 	if name = path.Clean(strings.TrimPrefix(name, "/")); strings.HasPrefix(name, "..") || strings.Contains(name, ":") {
@@ -135,7 +135,7 @@ func (i *inspection) stops() {
 			switch {
 			case !ok || !i.isTool(of):
 			case name == "isCancelled":
-				i.add(Error, "is-cancelled-set", set, "AssistantTool.isCancelled can only be read")
+				i.addf(Error, "is-cancelled-set", set, "AssistantTool.isCancelled can only be read")
 			case name == "onCancel":
 				i.onCancel(set, run, asked)
 			}
@@ -145,7 +145,7 @@ func (i *inspection) stops() {
 		}
 	}
 	if loops != nil && !reads {
-		i.add(Note, "no-is-cancelled", loops, "this loop goes on after a Stop, until it is interrupted: let it look at AssistantTool.isCancelled")
+		i.addf(Note, "no-is-cancelled", loops, "this loop goes on after a Stop, until it is interrupted: let it look at AssistantTool.isCancelled")
 	}
 }
 
@@ -158,11 +158,11 @@ func (i *inspection) onCancel(set *ast.AssignExpression, run, asked map[ast.Node
 	switch {
 	case i.loose || run[set]:
 	case around == nil || i.immediate(around) && i.inside[around] == nil:
-		i.add(Error, "on-cancel-outside", set, "onCancel is set at the top level, where it has no effect: set it inside the execute function")
+		i.addf(Error, "on-cancel-outside", set, "onCancel is set at the top level, where it has no effect: set it inside the execute function")
 	case asked[set]:
-		i.add(Error, "on-cancel-outside", set, "onCancel is set where approval is asked for, and has no effect there: it belongs into the execute function")
+		i.addf(Error, "on-cancel-outside", set, "onCancel is set where approval is asked for, and has no effect there: it belongs into the execute function")
 	default:
-		i.add(Error, "on-cancel-outside", set, "onCancel is set in a function that the execute function does not call, where it has no effect")
+		i.addf(Error, "on-cancel-outside", set, "onCancel is set in a function that the execute function does not call, where it has no effect")
 	}
 	i.handler(set)
 }
@@ -177,14 +177,14 @@ func (i *inspection) handler(set *ast.AssignExpression) {
 	}
 	switch fn.(type) {
 	case *ast.StringLiteral, *ast.NumberLiteral, *ast.BooleanLiteral, *ast.TemplateLiteral, *ast.ArrayLiteral, *ast.RegExpLiteral:
-		i.add(Error, "on-cancel-type", set, "onCancel must be a function that returns a string; setting anything else throws a TypeError")
+		i.addf(Error, "on-cancel-type", set, "onCancel must be a function that returns a string; setting anything else throws a TypeError")
 		return
 	}
 	if !isFunction(fn) {
 		return
 	}
 	if isAsync(fn) {
-		i.add(Error, "on-cancel-async", fn, "onCancel is async: it returns a promise, which is no message, and the partial result is lost")
+		i.addf(Error, "on-cancel-async", fn, "onCancel is async: it returns a promise, which is no message, and the partial result is lost")
 	}
 	walk(fn, func(n ast.Node) bool {
 		call, ok := n.(*ast.CallExpression)
@@ -193,7 +193,7 @@ func (i *inspection) handler(set *ast.AssignExpression) {
 		}
 		switch name := named(call.Callee); name {
 		case "fetch", "setTimeout", "setInterval":
-			i.add(Warning, "on-cancel-busy", call, "onCancel should only return what there is already: %s starts something that nobody waits for", name)
+			i.addf(Warning, "on-cancel-busy", call, "onCancel should only return what there is already: %s starts something that nobody waits for", name)
 		}
 		return true
 	})

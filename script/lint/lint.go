@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -175,7 +176,7 @@ func itemLine(manifest []byte, n int) int {
 			if inside && depth == 2 && t == json.Delim('{') {
 				if at++; at == n {
 					rest := manifest[begin:]
-					skip := strings.IndexByte(string(rest), '{')
+					skip := bytes.IndexByte(rest, '{')
 					return 1 + strings.Count(string(manifest[:int(begin)+max(skip, 0)]), "\n")
 				}
 			}

@@ -77,12 +77,12 @@ func below(v reflect.Value, visit func(ast.Node)) {
 		if v.Kind() == reflect.Interface && v.Elem().Kind() == reflect.Pointer && v.Elem().IsNil() {
 			return
 		}
-		if n, ok := v.Interface().(ast.Node); ok {
+		if n, ok := reflect.TypeAssert[ast.Node](v); ok {
 			visit(n)
 		}
 	case reflect.Struct:
 		if v.CanAddr() {
-			if n, ok := v.Addr().Interface().(ast.Node); ok {
+			if n, ok := reflect.TypeAssert[ast.Node](v.Addr()); ok {
 				visit(n)
 			}
 		}

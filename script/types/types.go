@@ -41,14 +41,14 @@ func Write(dir string) (written []string, err error) {
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			return nil, fmt.Errorf("write the types: %w", err)
 		}
-		if err := os.WriteFile(file, []byte(Declarations), 0o644); err != nil { //nolint:gosec // source text, for everybody who may read the project
+		if err := os.WriteFile(file, []byte(Declarations), 0o644); err != nil {
 			return nil, fmt.Errorf("write the types: %w", err)
 		}
 		written = append(written, DeclarationsFile)
 	default:
 		return nil, fmt.Errorf("write the types: %w", err)
 	}
-	config, err := os.OpenFile(filepath.Join(dir, ConfigFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // as above
+	config, err := os.OpenFile(filepath.Join(dir, ConfigFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrExist) {
 		return written, nil
 	}
