@@ -1,12 +1,11 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
+	"net"
 	"strings"
 	"syscall"
 	"time"
@@ -47,27 +46,21 @@ func (c *approvalsListCmd) Run(env *Env) error {
 	if err != nil {
 		return err
 	}
-	at, err := c.openServer(env)
-	if err != nil {
-		return err
-	}
 	ctx, stop := interruptible()
 	defer stop()
-	f := belay.Filter{Owner: c.Owner, Server: c.Of, Labels: labels}
-	own, asked, err := c.own(ctx, env, f)
-	if err != nil {
-		return err
+	open, err := c.everywhere(ctx, env, belay.Filter{Owner: c.Owner, Server: c.Of, Labels: labels})
+	list := make([]belay.Approval, len(open))
+	for i := range open {
+		list[i] = open[i].Approval
 	}
-	list, err := at.client.Approvals(ctx, f)
-	if asked && errors.Is(err, syscall.ECONNREFUSED) {
-		err = nil // there is no belay serve, and need not be
-	}
-	list = append(own, list...)
 	switch {
 	case ctx.Err() != nil:
 		return exitWith(ExitStopped)
-	case err != nil && len(own) == 0:
-		return at.explain(err)
+	case err != nil && len(list) == 0:
+		return err
+	}
+	env.warn(err)
+	switch {
 	case c.JSON:
 		return printJSON(env.Stdout, list)
 	case len(list) == 0:
@@ -81,16 +74,74 @@ func (c *approvalsListCmd) Run(env *Env) error {
 	return nil
 }
 
-// own are the open questions of the user's own processes, if these are to be asked:
-// no server was named.
-func (f *remoteFlags) own(ctx context.Context, env *Env, filter belay.Filter) (list []belay.Approval, asked bool, err error) {
+// open is a question with the server that has it; nil: one of the user's own
+// processes, by its socket.
+type open struct {
+	belay.Approval
+	at *house
+}
+
+// everywhere lists the open questions: of the server that was named, else of the
+// user's own processes and of every belay serve of this user on this machine. An
+// error is of a server that could not be asked; without one named there need be none.
+func (f *remoteFlags) everywhere(ctx context.Context, env *Env, filter belay.Filter) (all []open, err error) {
 	t, err := f.target(env)
-	if err != nil || t.server != "" {
-		return nil, false, err
+	if err != nil {
+		return nil, err
 	}
-	list, err = env.mesh().Approvals(ctx, filter)
-	env.warn(err)
-	return list, true, nil
+	houses, err := f.houses(ctx, env)
+	if err != nil {
+		return nil, err
+	}
+	if t.server == "" {
+		own, err := env.mesh().Approvals(ctx, filter)
+		env.warn(err)
+		for i := range own {
+			all = append(all, open{own[i], nil})
+		}
+	}
+	var failed error
+	for _, at := range houses {
+		list, err := at.client.Approvals(ctx, filter)
+		for i := range list {
+			all = append(all, open{list[i], at})
+		}
+		if err != nil && failed == nil && (t.server != "" || !errors.Is(err, syscall.ECONNREFUSED)) {
+			failed = at.explain(err)
+		}
+	}
+	return all, failed
+}
+
+// houses are the servers to ask.
+func (f *remoteFlags) houses(ctx context.Context, env *Env) ([]*house, error) {
+	at, err := f.openServer(env)
+	if err != nil {
+		return nil, err
+	}
+	houses := []*house{at}
+	if t, err := f.target(env); err != nil || t.server != "" {
+		return houses, err
+	}
+	processes, _ := env.mesh().Processes(ctx) // who does not greet has nothing to say
+	for i := range processes {
+		address, is := strings.CutPrefix(processes[i].Fronts, "serve ")
+		host, port, err := net.SplitHostPort(address)
+		if !is || err != nil {
+			continue
+		}
+		if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+			host = "127.0.0.1"
+		}
+		server := "http://" + net.JoinHostPort(host, port)
+		if server == at.server || !isNear(server) {
+			continue
+		}
+		if other, err := env.dial(target{server: server, token: f.Token, tokenFile: f.TokenFile}); err == nil {
+			houses = append(houses, other)
+		}
+	}
+	return houses, nil
 }
 
 // printApproval writes the block of one question.
@@ -151,31 +202,22 @@ type declineCmd struct{ decideFlags }
 func (c *declineCmd) Run(env *Env) error { return c.decide(env, belay.ChoiceDeclined) }
 
 func (c *decideFlags) decide(env *Env, choice belay.Choice) error {
-	at, err := c.openServer(env)
-	if err != nil {
-		return err
-	}
 	ctx, stop := interruptible()
 	defer stop()
-	own, asked, err := c.own(ctx, env, belay.Filter{})
+	id, at, err := c.find(ctx, env)
 	if err != nil {
 		return err
-	}
-	id, err := c.find(ctx, at, own, asked)
-	if err != nil {
-		return at.explain(err)
 	}
 	d := belay.Decision{Choice: choice, Reason: c.Reason}
 	var a belay.Approval
-	mine := slices.ContainsFunc(own, func(one belay.Approval) bool { return one.ID == id })
-	if mine {
+	if at == nil {
 		d.By = userName()
 		a, err = env.mesh().Decide(ctx, id, d)
 	} else {
 		a, err = at.client.Decide(ctx, id, d)
 	}
 	switch {
-	case mine && err != nil && ctx.Err() == nil:
+	case at == nil && err != nil && ctx.Err() == nil:
 		return exitErrorf(ExitFailed, "%v", err)
 	case ctx.Err() != nil:
 		return exitWith(ExitStopped)
@@ -188,31 +230,37 @@ func (c *decideFlags) decide(env *Env, choice belay.Choice) error {
 	return nil
 }
 
-// find is the question that was meant: an id, or a beginning of an open one's.
-func (c *decideFlags) find(ctx context.Context, at *house, own []belay.Approval, asked bool) (id belay.ApprovalID, err error) {
+// find is the question that was meant, by its id or a beginning of an open one's,
+// and where it is.
+func (c *decideFlags) find(ctx context.Context, env *Env) (id belay.ApprovalID, at *house, err error) {
 	typed := strings.ToLower(strings.TrimSpace(c.ID))
-	if id.UnmarshalText([]byte(typed)) == nil && !id.IsZero() {
-		return id, nil // also one that is not open any more: the server says what became of it
-	}
-	list, err := at.client.Approvals(ctx, belay.Filter{})
-	if err != nil && len(own) == 0 && (!asked || !errors.Is(err, syscall.ECONNREFUSED)) {
-		return id, err
-	}
-	list = append(list, own...)
-	var hits []belay.ApprovalID
+	whole := id.UnmarshalText([]byte(typed)) == nil && !id.IsZero()
+	list, err := c.everywhere(ctx, env, belay.Filter{})
+	var hits []open
 	for i := range list {
 		text := list[i].ID.String()
 		_, digits, _ := strings.Cut(text, "_")
-		if len(typed) >= shortestPrefix && (strings.HasPrefix(text, typed) || strings.HasPrefix(digits, typed)) {
-			hits = append(hits, list[i].ID)
+		if whole && list[i].ID == id || !whole && len(typed) >= shortestPrefix && (strings.HasPrefix(text, typed) || strings.HasPrefix(digits, typed)) {
+			hits = append(hits, list[i])
 		}
 	}
-	slices.SortFunc(hits, func(a, b belay.ApprovalID) int { return bytes.Compare(a[:], b[:]) })
-	switch len(hits) {
-	case 1:
-		return hits[0], nil
-	case 0:
-		return id, exitErrorf(ExitNothing, "no open question has the id %.64q (see \"belay approvals\")", c.ID)
+	switch {
+	case len(hits) == 1:
+		return hits[0].ID, hits[0].at, nil
+	case len(hits) > 1:
+		return id, nil, exitErrorf(ExitUsage, "%.64q fits %d questions; give more of the id", c.ID, len(hits))
+	case err != nil:
+		return id, nil, err
+	case whole: // one that is not open any more: the server says what became of it
+		houses, err := c.houses(ctx, env)
+		if err != nil {
+			return id, nil, err
+		}
+		for _, at := range houses {
+			if _, err := at.client.Approvals(ctx, belay.Filter{Limit: 1}); !errors.Is(err, syscall.ECONNREFUSED) {
+				return id, at, nil
+			}
+		}
 	}
-	return id, exitErrorf(ExitUsage, "%.64q fits %d questions; give more of the id", c.ID, len(hits))
+	return id, nil, exitErrorf(ExitNothing, "no open question has the id %.64q (see \"belay approvals\")", c.ID)
 }

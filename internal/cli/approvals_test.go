@@ -5,12 +5,14 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/admin"
+	"github.com/belayhq/belay/local"
 )
 
 // anyone is an Authorizer to whom whoever has the token may do everything.
@@ -93,5 +95,51 @@ func TestApprovalsCommand(t *testing.T) {
 	}
 	if code, _, said := belayIn(env, "approvals", "--token", "wrong"); code != ExitFailed || !strings.Contains(said, "token") || strings.Contains(said, "wrong") {
 		t.Errorf("%d %q", code, said)
+	}
+}
+
+// TestApprovalsOfEveryServe: without a server's name every belay serve of the user is
+// asked, wherever it listens.
+func TestApprovalsOfEveryServe(t *testing.T) {
+	dir, err := os.MkdirTemp("", "belay")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	tree := belay.NewTree(belay.Options{})
+	api, err := admin.New(admin.Options{Control: tree, Authorizer: anyone("secret"), Approvals: tree})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(api)
+	defer func() { api.Close(); server.Close(); _ = tree.Close(t.Context()) }()
+	env := testEnv(t, map[string]string{local.EnvDir: dir})
+	socket, err := local.Listen(t.Context(), local.Options{Dir: dir, Control: tree, Fronts: "serve " + strings.TrimPrefix(server.URL, "http://")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	run, err := tree.Register(belay.Spec{Kind: belay.KindCall, Name: "deploy"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Finish(belay.Completed)
+	asked, answer := make(chan belay.ApprovalID, 1), make(chan belay.Decision, 1)
+	go func() {
+		d, _ := run.Ask(t.Context(), belay.Question{Text: "To production?", Primary: "Go", Show: func(a belay.Approval) { asked <- a.ID }})
+		answer <- d
+	}()
+	id := (<-asked).String()
+	if code, out, said := belayIn(env, "approvals", "--token", "secret"); code != ExitDone || !strings.Contains(out, id) {
+		t.Errorf("%d %s %s", code, out, said)
+	}
+	if code, out, said := belayIn(env, "approvals", "approve", id, "--token", "secret"); code != ExitDone || !strings.Contains(out, "approved by op") {
+		t.Fatalf("%d %s %s", code, out, said)
+	}
+	if d := <-answer; d.Choice != belay.ChoiceApproved || d.Via != "rest" {
+		t.Errorf("%+v", d)
+	}
+	if code, _, said := belayIn(env, "approvals", "decline", id, "--token", "secret"); code == ExitDone {
+		t.Errorf("a second answer: %d %s", code, said)
 	}
 }

@@ -1,6 +1,7 @@
 package rapdoor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -149,7 +150,7 @@ func pick(ctx context.Context, j *rap.Job, frame []byte, params jsonrpc.Span) ([
 		return i, err
 	}
 	if len(f.fields) == 0 {
-		switch i, err := choose(shorten(f.message, maxPrompt), []string{labelAccept, labelDecline}); {
+		switch i, err := choose(shorten(cmp.Or(f.message, noText), maxPrompt), []string{labelAccept, labelDecline}); {
 		case err != nil:
 			return nil, err
 		case i == 0:

@@ -135,6 +135,9 @@ func readField(name string, schema []byte) (f field, ok bool) {
 	return f, len(f.values) > 0 && len(f.values) < rap.MaxChoices // one is the dismissal
 }
 
+// noText is shown of a question that says nothing.
+const noText = "The tool asks for an answer."
+
 // prompt is the text of the question for a field; the form's own where there is
 // but one.
 func (f *form) prompt(i int) string {
@@ -142,7 +145,7 @@ func (f *form) prompt(i int) string {
 	if len(f.fields) > 1 || text == "" {
 		text = strings.TrimSpace(text + "\n\n" + f.fields[i].title)
 	}
-	return shorten(text, maxPrompt)
+	return shorten(cmp.Or(text, noText), maxPrompt)
 }
 
 func shorten(text string, limit int) string {

@@ -59,6 +59,7 @@ func TestReadForm(t *testing.T) {
 func FuzzReadForm(f *testing.F) {
 	f.Add(`{"message":"m","requestedSchema":{"required":["a"],"properties":{"a":{"type":"string","enum":["x","y"]},"b":{"type":"boolean"}}}}`)
 	f.Add(`{"mode":"form","message":"\ud800","requestedSchema":{"properties":{"\u0061":{"type":"string","oneOf":[{"const":"1","title":"one"}]}}}}`)
+	f.Add(`{"message":"","requestedSchema":{"properties":{"":{"type":"string","oneOf":[{}]}}}}`)
 	f.Fuzz(func(t *testing.T, params string) {
 		if !json.Valid([]byte(params)) {
 			return
