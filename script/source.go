@@ -26,14 +26,17 @@ func readSource(dir, path string) ([]byte, error) {
 	if !within(dir, path) {
 		return nil, fmt.Errorf("%q lies outside of the project", filepath.Base(path))
 	}
+	switch info, err := os.Stat(path); { // before it is opened: a pipe would wait for its other end
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%q is no file", filepath.Base(path))
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%q is no file: %w", filepath.Base(path), err)
-	}
 	text, err := io.ReadAll(io.LimitReader(f, MaxBundle+1))
 	switch {
 	case err != nil:
