@@ -72,6 +72,7 @@ func (c *Call) openDesk(web goja.Value) (goja.Value, error) {
 	h := c.vm.NewObject()
 	for name, v := range map[string]any{
 		"name":         d.editor.name,
+		"write":        d.editor.write,
 		"DOMException": web.ToObject(c.vm).Get("DOMException"),
 		"exists":       d.editor.exists,
 		"list": func(folders bool) string {

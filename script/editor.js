@@ -32,6 +32,7 @@
   const editor = create(null);
   const put = (name, value) => defineProperty(editor, name, { value, enumerable: true });
   put("scriptName", host.name);
+  put("canWrite", host.write); // Belay's own: a tool need not ask a person for what cannot be done
   put("exists", (path) => host.exists(word(path, "a path")));
   put("getAllFolders", () => sync(host.list(true)));
   put("getAllFiles", () => sync(host.list(false)));

@@ -126,7 +126,7 @@ func TestAT81_Provider(t *testing.T) {
 	}
 	for name, test := range map[string]struct{ body, want, file, content string }{
 		"name":      {`return editor.scriptName`, "notes", "", ""},
-		"keys":      {`return Object.keys(editor).join() + Object.isFrozen(editor)`, "scriptName,exists,getAllFolders,getAllFiles,getFileContent,updateFileContent,writeToFile,insertContent,replaceInFile,openDiffEditor,getLintErrorstrue", "", ""},
+		"keys":      {`return Object.keys(editor).join() + Object.isFrozen(editor)`, "scriptName,canWrite,exists,getAllFolders,getAllFiles,getFileContent,updateFileContent,writeToFile,insertContent,replaceInFile,openDiffEditor,getLintErrorstrue", "", ""},
 		"exists":    {`return ["a.ts", "./docs", "docs/../a.ts", "nope", "../notes/a.ts", "/etc", ".git/config", ".GIT", "", "docs\\b.md"].map(p => editor.exists(p)).join()`, "true,true,true,false,false,false,false,false,false,false", "", ""},
 		"folders":   {`return editor.getAllFolders().join()`, "docs,docs/deep", "", ""},
 		"files":     {`return editor.getAllFiles().join()`, "a.ts,bad.tsx,data.json,docs/b.md,docs/deep/c.txt,image.bin", "", ""},
@@ -177,8 +177,8 @@ func TestAT81_ReadOnly(t *testing.T) {
 	got, _ := edited(t, e, `const said = []
 		for (const f of [() => editor.writeToFile("b", "x"), () => editor.updateFileContent("a.ts", "x"), () => editor.insertContent("a.ts", [{startLine: 1, content: "x"}]),
 			() => editor.replaceInFile("a.ts", [{startLine: 1, content: "x"}])]) try { await f(); said.push("done") } catch (e) { said.push(e.message) }
-		return said.join("|") + (await editor.getFileContent("a.ts")) + editor.getAllFiles().join()`)
-	if want := strings.Repeat(errEditorRead.Error()+"|", 3) + errEditorRead.Error() + "one\na.ts"; got != want {
+		return said.join("|") + (await editor.getFileContent("a.ts")) + editor.getAllFiles().join() + editor.canWrite`)
+	if want := strings.Repeat(errEditorRead.Error()+"|", 3) + errEditorRead.Error() + "one\na.tsfalse"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {

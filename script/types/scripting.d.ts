@@ -110,6 +110,8 @@ declare namespace AssistantTool {
  */
 interface ScriptEditorProvider {
   readonly scriptName: string
+  /** Belay's own, elsewhere undefined: false where the folder may only be read. */
+  readonly canWrite?: boolean
   exists(path: string): boolean
   getAllFolders(): string[]
   getAllFiles(): string[]

@@ -8,6 +8,7 @@ const SHOWN = 20 // files in the question and in the preview
 
 AssistantTool.registerApprovalRequest<Params>(async (params, editor) => {
   if (!editor) return { message: "There is no editor here, so nothing can be changed.", secondaryButtonLabel: "Close" }
+  if (editor.canWrite === false) throw new Error(`${editor.scriptName} may only be read: the configuration must grant writing.`)
   const changes = await plan(params, editor)
   AssistantTool.setState("texts", changes.map((c) => fingerprint(c.file, c.before)))
   if (!changes.length) return { message: `"${params.find}" is in no file of ${editor.scriptName}.`, secondaryButtonLabel: "Close" }
