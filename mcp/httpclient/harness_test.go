@@ -20,7 +20,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // soon is how long a test waits for what must happen.
-const soon = 10 * time.Second
+const soon = 30 * time.Second
 
 // journal is a list of lines that can be waited for.
 type journal struct {
