@@ -326,7 +326,7 @@ func TestPublicScripts(t *testing.T) {
 func TestExampleSearch(t *testing.T) {
 	t.Parallel()
 	s, _ := exampled(t)
-	gone := make(chan string, 100)
+	slow, gone := make(chan string, 100), make(chan string, 100)
 	web := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/w/api.php":
@@ -334,6 +334,7 @@ func TestExampleSearch(t *testing.T) {
 		case "/api/v1/search":
 			_, _ = fmt.Fprint(out, `{"hits":[]}`)
 		default:
+			slow <- r.URL.Path
 			<-r.Context().Done()
 			gone <- r.URL.Path
 		}
@@ -377,6 +378,8 @@ func TestExampleSearch(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("two sources never answered")
 	}
+	<-slow // both have been asked, so that there is somebody to see the connection end
+	<-slow
 	run := s.newest(t, "cat").ID
 	if a := s.do(t, "POST", "/v1/runs/"+run.String()+"/cancel", "op", `{"reason":"enough"}`); a.status >= 300 {
 		t.Fatalf("cancel: %d %s", a.status, a.body)

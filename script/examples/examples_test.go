@@ -189,17 +189,19 @@ type web struct {
 
 	mu    sync.Mutex
 	asked []string
-	gone  chan struct{}
+	slow  chan struct{} // filled when "/slow" is asked
+	gone  chan struct{} // and when who asked has left
 }
 
 func open(t *testing.T) *web {
 	t.Helper()
-	w := &web{gone: make(chan struct{}, 100)}
+	w := &web{slow: make(chan struct{}, 100), gone: make(chan struct{}, 100)}
 	s := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		w.mu.Lock()
 		w.asked = append(w.asked, r.URL.RequestURI())
 		w.mu.Unlock()
 		if strings.HasPrefix(r.URL.Path, "/slow") {
+			w.slow <- struct{}{}
 			<-r.Context().Done()
 			w.gone <- struct{}{}
 			return
@@ -323,7 +325,12 @@ func TestSearchStop(t *testing.T) {
 	params := fields{"query": "stop", "mirrors": w.mirrors(map[string]string{"github": "/slow", "crossref": "/slow"})}
 	// The grace is longer than the test may run: only the script itself leaves them.
 	e, _ := stopAt(t, tool, script.Options{Network: w.hosts, Grace: time.Minute, KillAfter: 2 * time.Minute}, params, func(report string) bool {
-		return strings.HasPrefix(report, "3 of 5")
+		if !strings.HasPrefix(report, "3 of 5") {
+			return false
+		}
+		<-w.slow // both have been asked, so that there is somebody to see the connection end
+		<-w.slow
+		return true
 	})
 	for range 2 {
 		select {
