@@ -239,6 +239,10 @@ func (s *stage) held(tool string) (run string, err error) {
 	return runs[0], nil
 }
 
+// pressAfter is when a person presses Stop: not while the worker for the next call is
+// still being started.
+const pressAfter = 150 * time.Millisecond
+
 // scriptPartials measures from an operator's Stop on the wire to onCancel's text read
 // by the caller.
 func (b *bench) scriptPartials() error {
@@ -259,6 +263,7 @@ func (b *bench) scriptPartials() error {
 			if err != nil {
 				return err
 			}
+			time.Sleep(pressAfter)
 			ordered := make(chan error, 1)
 			sent := time.Now()
 			go func() {
