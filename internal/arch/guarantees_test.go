@@ -9,7 +9,7 @@ import (
 )
 
 // folderOf is where the tests of a package are that docs name.
-var folderOf = map[string]string{"belay": ".", "cli": "internal/cli", "arch": "internal/arch", "peers": "internal/peers", "demo": "internal/demo", "adopt": "internal/adopt", "config": "internal/config", "httpserver": "mcp/httpserver", "httpclient": "mcp/httpclient", "client": "admin/client", "agent": "acp/agent", "bridge": "acp/bridge", "front": "acp/front", "spawn": "rap/spawn", "sigv4": "rap/sigv4", "rapdoor": "internal/rapdoor", "raptools": "internal/raptools", "egress": "internal/egress", "examples": "script/examples", "worker": "script/worker", "lint": "script/lint"}
+var folderOf = map[string]string{"belay": ".", "cli": "internal/cli", "arch": "internal/arch", "peers": "internal/peers", "demo": "internal/demo", "adopt": "internal/adopt", "config": "internal/config", "httpserver": "mcp/httpserver", "httpclient": "mcp/httpclient", "client": "admin/client", "agent": "acp/agent", "bridge": "acp/bridge", "front": "acp/front", "spawn": "rap/spawn", "sigv4": "rap/sigv4", "rapdoor": "internal/rapdoor", "raptools": "internal/raptools", "egress": "internal/egress", "examples": "script/examples", "worker": "script/worker", "lint": "script/lint", "memcap": "internal/memcap"}
 
 // TestGuaranteesAreProven holds docs/guarantees.md to the tests that it names:
 // a promise whose test is gone is no promise.
