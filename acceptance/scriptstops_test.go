@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -110,9 +111,7 @@ func onStops(t testing.TB, more map[string]any, change ...func(*settings)) *stop
 		"scripts": map[string]any{"dirs": []string{dir}, "allow_hosts": []string{"127.0.0.1"}, "memory": "128MiB"},
 		"grace":   "300ms", "kill_after": "400ms",
 	}
-	for k, v := range more {
-		server[k] = v
-	}
+	maps.Copy(server, more)
 	s.server = start(t, append([]func(*settings){func(c *settings) {
 		c.servers = map[string]any{"hard": server}
 		c.top["rap"] = map[string]any{"addresses": "local"}
