@@ -46,6 +46,10 @@ func TestWrap(t *testing.T) {
 	}
 }
 
+// atOnce has a program that was built with the race detector end without the
+// second that it would else wait for late reports.
+const atOnce = "GORACE=atexit_sleep_ms=0"
+
 // wrapped is a fake server behind the real program.
 type wrapped struct {
 	*link
@@ -63,7 +67,7 @@ func wrap(t *testing.T, bin string, server []string, flags ...string) *wrapped {
 	w := &wrapped{link: &link{t: t, logs: &faketool.Text{}, wire: filepath.Join(dir, "wire"), wit: faketool.NewWitness(filepath.Join(dir, "witness"))}, bin: bin, runtime: runtime}
 	argv := append([]string{bin, "wrap"}, flags...)
 	argv = append(append(argv, "--"), faketool.Command(append([]string{"server", "-witness", w.wit.Path, "-log", w.wire}, server...)...)...)
-	w.Client, err = faketool.StartClient(argv, faketool.ClientOptions{Env: []string{"BELAY_RUNTIME_DIR=" + runtime, "BELAY_PARENT="}, Stderr: w.logs})
+	w.Client, err = faketool.StartClient(argv, faketool.ClientOptions{Env: []string{"BELAY_RUNTIME_DIR=" + runtime, "BELAY_PARENT=", atOnce}, Stderr: w.logs})
 	if err != nil {
 		t.Fatal(err)
 	}
