@@ -20,7 +20,7 @@ import (
 // replaced whatever anybody says, and whose memory has a bound.
 func TestAT36_Gateway(t *testing.T) {
 	tree := belay.NewTree(belay.Options{})
-	defer tree.Close(t.Context()) //nolint:errcheck // nothing runs
+	defer tree.Close(t.Context())
 	s, err := config.CompleteScripts(config.Server{
 		Name: "tools",
 		Tools: map[string]config.ToolPolicy{

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,7 +63,7 @@ func (c *scriptWorkerCmd) trial(log *slog.Logger) func(context.Context, []string
 	}
 	return func(ctx context.Context, dirs []string, said func(int, error)) {
 		for done := 0; done < len(dirs) && ctx.Err() == nil; {
-			n, err := tryThem(ctx, append(args[:len(args):len(args)], append([]string{"--"}, dirs[done:]...)...), func(i int, err error) { said(done+i, err) })
+			n, err := tryThem(ctx, append(slices.Clip(args), append([]string{"--"}, dirs[done:]...)...), func(i int, err error) { said(done+i, err) })
 			done += n
 			switch {
 			case done == len(dirs) || ctx.Err() != nil:
@@ -125,7 +126,7 @@ func tryThem(ctx context.Context, args []string, said func(int, error)) (n int, 
 	case died && memcap.Died(exit.ExitCode(), stderr.Bytes()):
 		return n, fmt.Errorf("%w: it ran out of memory", errTrialEnded)
 	case died:
-		return n, fmt.Errorf("%w: %s %.200s", errTrialEnded, exit, oneLine(strings.TrimSpace(stderr.String())))
+		return n, fmt.Errorf("%w: %w %.200s", errTrialEnded, exit, oneLine(strings.TrimSpace(stderr.String())))
 	}
 	return n, err
 }

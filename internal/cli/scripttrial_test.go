@@ -44,7 +44,7 @@ func TestAT86_Trial(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		list := string(m.Raw)
+		list := m.Raw
 		if !strings.Contains(list, `"name":"good"`) || !strings.Contains(list, `"name":"other"`) {
 			t.Fatal(list)
 		}

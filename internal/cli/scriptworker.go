@@ -55,7 +55,7 @@ func (c *scriptWorkerCmd) Run(env *Env) error {
 			log.Error("tools for the editor are not served", "error", err)
 		} else {
 			o.Editor = editor
-			defer editor.Close() //nolint:errcheck // it was only looked at by others
+			defer editor.Close()
 		}
 	}
 	tools := script.CollectionOptions{Dirs: c.Dirs, Editor: o.Editor != nil, Log: log}

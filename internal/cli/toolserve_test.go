@@ -91,7 +91,7 @@ func TestAT86_ToolServe(t *testing.T) {
 	if err := s.Send(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`); err != nil {
 		t.Fatal(err)
 	}
-	if m, err := s.Expect("2"); err != nil || !strings.Contains(string(m.Raw), `"one"`) {
+	if m, err := s.Expect("2"); err != nil || !strings.Contains(m.Raw, `"one"`) {
 		t.Fatalf("%s %v", m.Raw, err)
 	}
 	writeScript(t, dir, "one", `return {success: true, message: "another"}`)
@@ -132,7 +132,7 @@ func TestAT16_ToolServe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(got.Raw), "Cancelled") || !strings.Contains(out, "half of it") { // it came too late for the answer (AT-34)
+	if !strings.Contains(got.Raw, "Cancelled") || !strings.Contains(out, "half of it") { // it came too late for the answer (AT-34)
 		t.Errorf("%s\n%s", got.Raw, out)
 	}
 	contains(t, out, `"confirmed"`, "interrupted")

@@ -3,6 +3,7 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -38,20 +39,29 @@ servers:
 			t.Errorf("%s: enforce %s, restart %s", s.Name, s.Enforce.Value, s.Restart.Value)
 		}
 	}
-	if short.Isolation.Value != "call" || short.Spares.Value != 4 || short.AtOnce.Value != 8 || short.Grace.Value != time.Second {
-		t.Errorf("short: %+v", short.Policy)
-	}
-	if p := short.Scripts; p.Memory != 256<<20 || p.ApprovalTimeout != 10*time.Minute || p.CPU != 0 || p.AutoApprove || len(p.AllowHosts) > 0 || p.EditorRoot != "" || p.EditorWrite {
-		t.Errorf("short: %+v", p)
-	}
-	if shared.Isolation.Value != "shared" || shared.Spares.Value != 0 || shared.Scripts.Memory != 1<<30 {
-		t.Errorf("shared: %+v %+v", shared.Policy, shared.Scripts)
-	}
-	if full.AtOnce.Value != 0 || full.Spares.Value != 0 || full.Grace.Value != 5*time.Second {
-		t.Errorf("full: %+v", full.Policy)
-	}
-	if p := full.Scripts; p.Memory != 64<<20 || p.CPU != 2*time.Second || p.EditorRoot != dir || !p.EditorWrite || !p.AutoApprove || p.ApprovalTimeout != time.Minute {
-		t.Errorf("full: %+v", p)
+	for _, want := range []struct {
+		server    *Server
+		isolation string
+		spares    int
+		atOnce    int
+		grace     time.Duration
+		scripts   Scripts // but for the folders
+	}{
+		{short, "call", 4, 8, time.Second, Scripts{Memory: 256 << 20, ApprovalTimeout: 10 * time.Minute}},
+		{shared, "shared", 0, 8, time.Second, Scripts{Memory: 1 << 30, ApprovalTimeout: 10 * time.Minute}},
+		{full, "call", 0, 0, 5 * time.Second, Scripts{
+			Memory: 64 << 20, CPU: 2 * time.Second, EditorRoot: dir, EditorWrite: true,
+			AllowHosts: []string{"*"}, AutoApprove: true, ApprovalTimeout: time.Minute,
+		}},
+	} {
+		s := want.server
+		if s.Isolation.Value != want.isolation || s.Spares.Value != want.spares || s.AtOnce.Value != want.atOnce || s.Grace.Value != want.grace {
+			t.Errorf("%s: %+v", s.Name, s.Policy)
+		}
+		want.scripts.Dirs = s.Scripts.Dirs
+		if !reflect.DeepEqual(*s.Scripts, want.scripts) {
+			t.Errorf("%s: %+v, want %+v", s.Name, *s.Scripts, want.scripts)
+		}
 	}
 	if other.Spares.Value != 9 || other.AtOnce.Value != 3 || other.Enforce.Value != "never" {
 		t.Errorf("other: %+v", other.Policy)

@@ -40,7 +40,7 @@ const settleLimit = 2 * time.Second
 
 // follow reads the collection again after each change.
 func (s *shop) follow(in *fsnotify.Watcher) {
-	defer in.Close() //nolint:errcheck // nothing is lost
+	defer in.Close()
 	known := s.cover(in, nil)
 	s.refresh() // what changed while nobody was watching yet
 	settle := time.NewTimer(time.Hour)

@@ -66,7 +66,7 @@ func New(o Options) *Worker {
 // runs any more. For ctx to end it at once in must be an io.Closer.
 func (w *Worker) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	server := mcp.NewServer(&mcp.Implementation{Name: "belay-scripts", Title: "Scripted tools", Version: "1.0.0"}, &mcp.ServerOptions{
-		HasTools: true, // there may be none yet
+		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}}, // there may be no tool yet
 	})
 	for _, tool := range w.o.Tools {
 		server.AddTool(w.entry(tool), w.handler(tool))
