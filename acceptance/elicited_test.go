@@ -85,6 +85,18 @@ func works(ctx context.Context, c *sdk.ClientSession, tool, at string, items ...
 	return strings.Join(texts, "|"), r.IsError, nil
 }
 
+// got waits for what must come, but not for ever.
+func got[T any](t *testing.T, from <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-from:
+		return v
+	case <-time.After(time.Minute):
+		t.Fatal("it did not come within a minute")
+		panic("unreachable")
+	}
+}
+
 // eras are those in which a person can be asked, at the two doors of MCP.
 func eras(t *testing.T, f func(t *testing.T, version, path, tool string)) {
 	for _, version := range []string{"2025-11-25", "2026-07-28"} {
@@ -123,7 +135,7 @@ func TestAT66_TheCallersPersonIsAsked(t *testing.T) {
 			if err != nil || strings.TrimSuffix(text, "|") != strings.TrimSuffix(x.want, "|") || isError != x.isError {
 				t.Errorf("%s %v: %q, %v, %v", x.answer.Action, x.answer.Content, text, isError, err)
 			}
-			q := <-asked
+			q := got(t, asked)
 			if raw, _ := json.Marshal(q.RequestedSchema); !strings.Contains(q.Message, "Approved batch\n\nWork through 1 items?") || !strings.Contains(string(raw), `["Work","Leave it"]`) {
 				t.Errorf("asked %q, %s", q.Message, raw)
 			}
@@ -173,7 +185,7 @@ func TestAT61_NobodyAnswersInTime(t *testing.T) {
 		if last := s.last(t, "dan"); last.Outcome != belay.Completed {
 			t.Errorf("%s: the run is %s", version, last.Outcome)
 		}
-		<-w.begun
+		got(t, w.begun)
 	}
 }
 
@@ -204,7 +216,7 @@ func TestAT66_AnotherDoorIsQuicker(t *testing.T) {
 			text, isError, err := works(t.Context(), c, tool, w.at, "a", "b")
 			ended <- end{text, isError, err}
 		}()
-		<-asked
+		got(t, asked)
 		run := s.newest(t, "bob").ID
 		for _, a := range s.questions(t) {
 			if a.Run.ID == run {
@@ -215,7 +227,7 @@ func TestAT66_AnotherDoorIsQuicker(t *testing.T) {
 		if version == "2026-07-28" { // nothing can be taken back there: the caller comes when it likes, and gets what there is
 			close(late)
 		}
-		if e := <-ended; e.err != nil || e.isError || e.text != "done a\ndone b" {
+		if e := got(t, ended); e.err != nil || e.isError || e.text != "done a\ndone b" {
 			t.Errorf("the caller got %+v", e)
 		}
 	})
@@ -246,13 +258,13 @@ func TestAT65_AnOperatorStopsWhatWaitsForAPerson(t *testing.T) {
 			}
 			ended <- err
 		}()
-		<-asked
+		got(t, asked)
 		run := s.newest(t, "cat").ID
 		s.cancel(t, "op", run.String(), `"wait":20`)
 		if version == "2026-07-28" {
 			close(late)
 		}
-		if err := <-ended; !strings.Contains(err.Error(), "Cancelled") {
+		if err := got(t, ended); !strings.Contains(err.Error(), "Cancelled") {
 			t.Errorf("the caller got %v", err)
 		}
 		receipt := s.finally(t, run)

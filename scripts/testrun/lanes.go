@@ -21,8 +21,8 @@ import (
 // slow names folders whose tests take long, the slowest first: they are begun
 // first, so that the end does not wait for one of them alone.
 var slow = []string{
-	"gateway", "serve", "internal/cli", "acceptance", "interop", "proc", "ledger", "local", "node", "supervise",
-	"script", "aggregate", "mcp/httpclient", "acp/front", "acp/bridge", "rap/spawn", "lease", "conformance", "admin", "rap", "script/worker",
+	"gateway", "serve", "internal/cli", "proc", "acceptance", "script", "interop", "ledger", "local", "node", "supervise",
+	"aggregate", "mcp/httpclient", "acp/front", "acp/bridge", "rap/spawn", "lease", "conformance", "admin", "rap", "script/worker",
 }
 
 // runner runs test binaries.
@@ -142,6 +142,9 @@ func (r *runner) events(ctx context.Context, p *pkg) ([]byte, error) {
 	began := time.Now()
 	test := exec.CommandContext(ctx, p.binary, "-test.v=test2json", "-test.paniconexit0", "-test.timeout="+r.timeout.String())
 	test.Dir, test.Stdout, test.Stderr = p.dir, in, in
+	if os.Getenv("GORACE") == "" {
+		test.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0") // else every program that a test starts sleeps a second at its end
+	}
 	test.WaitDelay = 20 * time.Second // for orphans that hold the output open
 	word := "ok  "
 	if err = test.Run(); err != nil {
