@@ -49,12 +49,12 @@ func TestAT34_BusyLoop(t *testing.T) {
 func TestAT36_Builtin(t *testing.T) {
 	t.Parallel()
 	r := scriptRig(t, 0, nil, "regex", "steps", "quick")
-	r.ok(r.Call("9", "steps", key("other"), ""))
+	r.ok(r.Call("900", "steps", key("other"), ""))
 	r.seen("other", "tick")
 	n := 0
 	weather.Within(t, shortLadder.Grace+shortLadder.KillAfter+50*time.Millisecond, func() (time.Time, time.Time) {
 		n++
-		id, k := string(rune('0'+n)), "k"+string(rune('0'+n))
+		id, k := strconv.Itoa(n), "k"+strconv.Itoa(n)
 		r.ok(r.Call(id, "regex", key(k), ""))
 		r.seen(k, "tick")
 		pid := r.w.Pids(k)[0]
@@ -77,8 +77,8 @@ func TestAT36_Builtin(t *testing.T) {
 	if m := r.ask("quick", key("q")); m.Text() != "quick q" {
 		t.Errorf("the next call: %s", m.Raw)
 	}
-	r.ok(r.Cancel("9", ""))
-	r.receipt("9")
+	r.ok(r.Cancel("900", ""))
+	r.receipt("900")
 }
 
 func evidence(receipt *belay.Receipt) string {

@@ -46,6 +46,7 @@ type result struct {
 	pkg    *pkg
 	events []byte // a line of JSON each
 	failed []string
+	broke  bool // it ended before all its tests had
 	ok     bool
 	took   time.Duration
 }
@@ -111,22 +112,22 @@ func (r *runner) all(ctx context.Context, packages []*pkg) []*result {
 	return results
 }
 
-// one runs the tests of a package.
-func (r *runner) one(ctx context.Context, p *pkg) *result {
+// one runs the tests of a package, or some of them.
+func (r *runner) one(ctx context.Context, p *pkg, some ...string) *result {
 	one := &result{pkg: p}
 	if p.binary == "" {
 		one.fail("", "it did not build\n")
 		return one
 	}
 	began := time.Now()
-	out, err := r.events(ctx, p)
+	out, err := r.events(ctx, p, some)
 	one.took = time.Since(began)
 	one.read(out, err)
 	return one
 }
 
 // events runs a test binary as go test does and returns the events of it.
-func (r *runner) events(ctx context.Context, p *pkg) ([]byte, error) {
+func (r *runner) events(ctx context.Context, p *pkg, some []string) ([]byte, error) {
 	convert := exec.Command(r.convert, "-t", "-p", p.path)
 	var out bytes.Buffer
 	convert.Stdout, convert.Stderr = &out, &out
@@ -141,6 +142,9 @@ func (r *runner) events(ctx context.Context, p *pkg) ([]byte, error) {
 	defer end()
 	began := time.Now()
 	test := exec.CommandContext(ctx, p.binary, "-test.v=test2json", "-test.paniconexit0", "-test.timeout="+r.timeout.String())
+	if len(some) > 0 {
+		test.Args = append(test.Args, "-test.run=^("+strings.Join(some, "|")+")$")
+	}
 	test.Dir, test.Stdout, test.Stderr = p.dir, in, in
 	if os.Getenv("GORACE") == "" {
 		test.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0") // else every program that a test starts sleeps a second at its end
@@ -187,6 +191,7 @@ func (one *result) read(out []byte, err error) {
 	}
 	for _, test := range order {
 		if open[test] {
+			one.broke = true
 			one.fail(test, "it was under way when the program ended\n")
 		}
 	}
@@ -236,8 +241,9 @@ func (one *result) names() []string {
 	return names
 }
 
-// secondLook runs packages that failed once more, one after the other, if they
-// are few, and puts the second result in the place of the first.
+// secondLook runs what failed once more, one package after the other, if they
+// are few, and puts the second result in the place of the first: of the tests that
+// failed, or of the whole package if it did not come to its end.
 func (r *runner) secondLook(ctx context.Context, results []*result) {
 	var failed []*result
 	for _, one := range results {
@@ -254,9 +260,46 @@ func (r *runner) secondLook(ctx context.Context, results []*result) {
 		}
 		fmt.Printf("!! once more, alone: %s; what failed the first time: %s\n", one.pkg.path, strings.Join(one.names(), ", "))
 		fmt.Print(one.output())
-		*one = *r.one(ctx, one.pkg)
+		again := one.tops()
+		second := r.one(ctx, one.pkg, again...)
+		if len(again) > 0 {
+			second.events = append(one.without(again), second.events...)
+		}
+		*one = *second
 		r.say(one)
 	}
+}
+
+// tops names the tests that failed, without the subtests; none if all have to be
+// run again.
+func (one *result) tops() (names []string) {
+	if one.broke {
+		return nil
+	}
+	for _, test := range one.failed {
+		top, _, _ := strings.Cut(test, "/")
+		switch {
+		case top == "":
+			return nil
+		case !slices.Contains(names, top):
+			names = append(names, top)
+		}
+	}
+	return names
+}
+
+// without is the events of the other tests, and no word about the package itself.
+func (one *result) without(tops []string) (events []byte) {
+	for line := range bytes.Lines(one.events) {
+		var e event
+		if json.Unmarshal(line, &e) != nil || e.Test == "" && e.Action != "output" {
+			continue
+		}
+		if top, _, _ := strings.Cut(e.Test, "/"); !slices.Contains(tops, top) {
+			events = append(events, line...)
+		}
+	}
+	return events
 }
 
 // output is what the failed tests of a result printed.
