@@ -262,9 +262,9 @@ func TestAT36_SharedWorker(t *testing.T) {
 
 // TestAT89_Hostile gives each of these its outcome, and goes on: what needs more
 // memory than a worker may have ends its worker and nothing else (AT-36, AT-69, AT-70,
-// AT-87 to AT-89).
+// AT-87 to AT-89). It is not parallel: who fills memory again and again leaves
+// nobody beside him any time.
 func TestAT89_Hostile(t *testing.T) {
-	t.Parallel()
 	s := onStops(t, nil)
 	c := s.begin(t, "ann", "hard")
 	const memory, invalid = "Error: the tool ran out of memory.", "Error: the tool returned an invalid result."
@@ -511,7 +511,6 @@ func TestAT88_CPU(t *testing.T) {
 // each is settled once, with its own text, and afterwards no worker, no request and no
 // memory is left (acceptance 6 and 16).
 func TestScriptCrowd(t *testing.T) {
-	t.Parallel()
 	s := onStops(t, map[string]any{"isolation": "shared", "at_once": 0}, func(c *settings) { c.top["log"] = "info" })
 	c := s.begin(t, "ann", "hard")
 	s.alive(t, c, "the beginning")

@@ -47,7 +47,7 @@ func main() {
 	flag.StringVar(&s.json, "json", "test.json", "`file` for the events")
 	flag.StringVar(&s.keep, "keep", filepath.Join(os.TempDir(), "belay-tests"), "`folder` for the test binaries")
 	flag.IntVar(&s.lanes, "lanes", runtime.NumCPU(), "packages at once")
-	flag.IntVar(&s.again, "again", 4, "how many failed packages get a second look; more are no accident")
+	flag.IntVar(&s.again, "again", 8, "how many failed packages get a second look; more are no accident")
 	flag.DurationVar(&s.fuzz, "fuzz", 0, "how long to run each fuzz target")
 	flag.DurationVar(&s.timeout, "timeout", 12*time.Minute, "of one package")
 	flag.Parse()
