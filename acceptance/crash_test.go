@@ -24,8 +24,7 @@ const (
 // A kill -9 in the middle of 1,000 receipts that clients wait for: none that was
 // returned is missing or torn afterwards, and runs that were in flight are lost
 // (DESIGN 12: acknowledged receipt).
-func TestCrashInTheMiddleOfReceipts(t *testing.T) {
-	t.Parallel()
+func TestCrashInTheMiddleOfReceipts(t *testing.T) { // not parallel: it takes all the time there is
 	s := start(t, func(c *settings) {
 		c.servers["answers"] = c.tool(map[string]any{"grace": "20s"}, "-name", "answers", "-reply", "iserror")
 	})
