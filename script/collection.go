@@ -15,6 +15,9 @@ import (
 // ErrDuplicate is wrapped by what refuses a project whose id an earlier one has.
 var ErrDuplicate = errors.New("the id is taken")
 
+// errCollectionClosed is why what is tried elsewhere ends.
+var errCollectionClosed = errors.New("the collection is closed")
+
 // CollectionOptions say where tools are. Only Dirs is required.
 type CollectionOptions struct {
 	Dirs   []string     // each a project, or a folder of projects
@@ -39,7 +42,7 @@ type Collection struct {
 	log *slog.Logger
 
 	life  context.Context // ends with Close
-	end   context.CancelFunc
+	end   context.CancelCauseFunc
 	trial sync.Mutex // held while top levels are tried; before mu
 
 	mu         sync.Mutex
@@ -75,7 +78,7 @@ type Refusal struct {
 // OpenCollection makes a collection. Folders may come and go while it is used.
 func OpenCollection(o CollectionOptions) *Collection {
 	c := &Collection{o: o, log: o.Log, projects: map[string]*member{}, complaints: map[string]string{}}
-	c.life, c.end = context.WithCancel(context.Background())
+	c.life, c.end = context.WithCancelCause(context.Background())
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
@@ -90,7 +93,7 @@ func OpenCollection(o CollectionOptions) *Collection {
 }
 
 // Close ends what is tried elsewhere: nobody wants to know any more.
-func (c *Collection) Close() { c.end() }
+func (c *Collection) Close() { c.end(errCollectionClosed) }
 
 // Tools are the tools that there are now, in the order of the folders, and the
 // projects that are not among them as they are. Of two with one id the later is
