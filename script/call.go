@@ -29,6 +29,10 @@ const (
 	MaxMessage = 64 << 10 // bytes of onCancel's text (AT-88)
 	MaxReports = 256      // different ones; later ones replace the last (AT-88)
 	maxStack   = 2000     // frames (AT-88)
+
+	// yieldTime is what a job that runs at the end of the grace has left to end by
+	// itself: a script that waits often is in one now and then, and is no busy one.
+	yieldTime = 10 * time.Millisecond
 )
 
 // Why a virtual machine was interrupted.
@@ -138,6 +142,7 @@ type Call struct {
 	mu      sync.Mutex
 	ctx     context.Context // of Run: its end is the Stop
 	busy    bool            // the virtual machine is running a job
+	job     uint64          // which one: how many began
 	over    bool            // no job may begin any more
 	handing bool            // onCancel has the virtual machine
 	graced  bool            // the grace period is over
@@ -281,6 +286,7 @@ func (c *Call) do(job func() error) (err error) {
 		return errBroken
 	}
 	c.busy = true
+	c.job++
 	c.mu.Unlock()
 	left := c.meter()
 	defer func() {

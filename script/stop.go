@@ -58,6 +58,17 @@ func (c *Call) graceOver() {
 		return nil
 	})
 	if c.busy && !c.handing {
+		job := c.job
+		c.timers = append(c.timers, time.AfterFunc(yieldTime, func() { c.interruptJob(job) }))
+	}
+}
+
+// interruptJob interrupts a job that did not yield: the one that ran when the grace
+// was over (AT-34).
+func (c *Call) interruptJob(job uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.busy && c.job == job && !c.handing && !c.over {
 		c.vm.Interrupt(errGrace)
 	}
 }
