@@ -20,10 +20,6 @@ const startLimit = 30 * time.Second
 // subreaperOnce: P inherits the orphans of guardians that die.
 var subreaperOnce sync.Once
 
-// forkGate is held for reading while a guardian is forked: until its exec it
-// looks like P itself, and must not be taken for an orphan.
-var forkGate sync.RWMutex
-
 // Start runs the command under a new guardian. It returns when the command was
 // really executed: a missing or unfit program is an error of Start (ErrNotFound,
 // ErrNotExecutable, else ErrStart), not an exit code. Takes some 10 ms. When
@@ -86,9 +82,7 @@ func (t *Tree) launch(ctx context.Context, cfg *Config, ord *order) error {
 			// the guardian with it.
 			SysProcAttr: &syscall.SysProcAttr{Setpgid: true},
 		}
-		forkGate.RLock()
-		err = t.cmd.Start()
-		forkGate.RUnlock()
+		err = forked.start(t.cmd)
 	}
 	theirs.Close()
 	t.io.closeChild()
@@ -127,7 +121,7 @@ func (t *Tree) launch(ctx context.Context, cfg *Config, ord *order) error {
 func (t *Tree) dismiss() {
 	timer := time.AfterFunc(2*endGrace, func() { _ = t.cmd.Process.Kill() })
 	defer timer.Stop()
-	_ = t.cmd.Wait()
+	forked.wait(t.cmd)
 }
 
 // exchange sends the order and reads the first notice.

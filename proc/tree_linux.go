@@ -52,10 +52,7 @@ func (t *Tree) orphans(v *view) map[int]bool {
 	if t.cg != nil {
 		inside = t.cg.pids()
 	}
-	// Guardians that were being forked when the table was read are complete
-	// after this, and known by their command line.
-	forkGate.Lock()
-	forkGate.Unlock() //nolint:staticcheck // a barrier, nothing to protect
+	forked.settle() // those that were being forked when the table was read
 	var roots []int
 	for i := range v.procs {
 		p := &v.procs[i]
@@ -64,8 +61,9 @@ func (t *Tree) orphans(v *view) map[int]bool {
 		}
 		certain := p.ID() == t.leader || inside[p.PID]
 		if !certain && p.PPID == self {
-			// One that is ending has no command line any more, only its name.
-			if _, ok := GuardianLabel(p.PID); ok || p.Comm == guardianName {
+			// Those of a Belay that was in this tree and died are not in the set. One
+			// that is ending has no command line any more, only its name.
+			if _, ok := GuardianLabel(p.PID); ok || p.Comm == guardianName || forked.has(p.PID) {
 				continue
 			}
 			certain = p.PGID == t.leader.PID || p.PGID != group || hasEnv(p.PID, t.marker)

@@ -84,7 +84,7 @@ func (t *Tree) run() {
 		}
 		orderly = orderly || n.Empty
 	}
-	_ = t.cmd.Wait()
+	forked.wait(t.cmd)
 	t.mu.Lock()
 	orderly = orderly || t.farewell
 	t.mu.Unlock()
