@@ -92,7 +92,7 @@ func (r *EventReader) Next() (Event, error) {
 			}
 			return Event{}, r.err
 		}
-		line := r.buf[r.line:i]
+		line := r.opened(r.buf[r.line:i])
 		r.eat(i)
 		if len(line) == 0 {
 			if r.any {
@@ -151,13 +151,19 @@ func (r *EventReader) eat(i int) {
 
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
+// opened is the line without the mark that the first one of a stream, and no
+// other, may begin with.
+func (r *EventReader) opened(line []byte) []byte {
+	if r.begun {
+		return line
+	}
+	r.begun = true
+	return bytes.TrimPrefix(line, byteOrderMark)
+}
+
 // field understands one line. It returns the line when the event gets too long
 // by it.
 func (r *EventReader) field(line []byte) (refused []byte) {
-	if !r.begun {
-		r.begun = true
-		line = bytes.TrimPrefix(line, byteOrderMark)
-	}
 	name, value := cutField(line)
 	switch string(name) {
 	case "data":
@@ -312,7 +318,7 @@ func (r *EventReader) prefix(more []byte) []byte {
 func (r *EventReader) discard(refused []byte) error {
 	inLine := refused == nil // what is read next belongs to a line that began before
 	if inLine {
-		refused = r.buf[r.line:r.end]
+		refused = r.opened(r.buf[r.line:r.end])
 		r.line, r.seen = r.end, r.end
 	}
 	name, refused := cutField(refused)

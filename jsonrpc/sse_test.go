@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -63,6 +64,26 @@ func TestEventReader(t *testing.T) {
 			}
 			if r.LastID() != "" {
 				t.Errorf("%s, %s: last id %q was taken back", end, name, r.LastID())
+			}
+		}
+	}
+}
+
+// Only the first line of a stream may begin with a byte order mark, also an empty
+// one; anywhere else it is a part of a name that nobody knows.
+func TestEventReaderByteOrderMark(t *testing.T) {
+	const mark = "\xef\xbb\xbf"
+	for input, events := range map[string][]string{
+		mark + "\ndata: a\n\n":                {"|message|a|0s"},
+		mark + "data: a\n\n":                  {"|message|a|0s"},
+		"\n" + mark + "data: a\n\n":           {},
+		mark + mark + "data: a\n\n":           {},
+		": c\n\n" + mark + "id: 7\n\n":        {},
+		mark + ": c\n" + mark + "data: a\n\n": {},
+	} {
+		for name, src := range sources(input) {
+			if got, errs := readEvents(NewEventReader(src, ReaderOptions{})); len(errs) != 1 || errs[0] != io.EOF || !slices.Equal(got, events) {
+				t.Errorf("%q, %s: %q %v, want %q", input, name, got, errs, events)
 			}
 		}
 	}

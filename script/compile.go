@@ -149,9 +149,15 @@ func mistakes(list []api.Message) Mistakes {
 	return all
 }
 
-// program turns a bundle into what the interpreter runs.
-func program(name, text string) (*goja.Program, error) {
-	p, err := goja.Compile(name, text, false)
+// program turns a bundle into what the interpreter runs. A text that the
+// interpreter's compiler fails on is refused like one that it does not understand.
+func program(name, text string) (p *goja.Program, err error) {
+	defer func() {
+		if bug := recover(); bug != nil {
+			p, err = nil, fmt.Errorf("%w: the interpreter's compiler failed: %v", ErrSource, bug)
+		}
+	}()
+	p, err = goja.Compile(name, text, false)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSource, err)
 	}

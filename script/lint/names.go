@@ -1,6 +1,8 @@
 package lint
 
 import (
+	"fmt"
+
 	"github.com/dop251/goja/ast"
 	"github.com/dop251/goja/file"
 	"github.com/dop251/goja/parser"
@@ -18,10 +20,21 @@ type program struct {
 	inside  map[ast.Node]ast.Node // the function around a node: of assignments, calls and functions
 }
 
+// parse is the parser, without the panics that some mistakes in a text lead to
+// (`const[...[`).
+func parse(code string) (parsed *ast.Program, err error) {
+	defer func() {
+		if bug := recover(); bug != nil {
+			err = fmt.Errorf("the parser failed: %v", bug)
+		}
+	}()
+	// The name is none that an author's file has: it shows where the map has no entry.
+	return parser.ParseFile(nil, "/belay:bundle", code, 0)
+}
+
 // read parses a bundle.
 func read(code string) (*program, error) {
-	// The name is none that an author's file has: it shows where the map has no entry.
-	parsed, err := parser.ParseFile(nil, "/belay:bundle", code, 0)
+	parsed, err := parse(code)
 	if err != nil {
 		return nil, err
 	}
