@@ -25,7 +25,8 @@ type questions struct {
 }
 
 // Ask puts a question to whoever looks at the tree's [Approvals] and waits for
-// the answer. Meanwhile the run's work is waiting; afterwards it goes on,
+// the answer. Meanwhile the run's work is waiting, and the clock of its deadline
+// stands still; afterwards it goes on,
 // whatever the answer was: an answer that is not [ChoiceApproved] is no error, and a
 // run that ends because of it is to end with [Declined] (AT-62). Work that was
 // not started before stays so: Start follows.
@@ -93,6 +94,7 @@ func (r *Run) put(q Question) (*inquiry, Approval, error) {
 	t.asked.known[a.ID] = a
 	t.asked.open = append(t.asked.open, a)
 	r.asking++
+	r.haltClockLocked(now)
 	if r.work == Running {
 		r.work, r.paused, r.halted = Waiting, true, true
 		t.emitLocked(EventChanged, r)
@@ -139,16 +141,25 @@ func (t *Tree) decideLocked(a *inquiry, d *Decision) {
 	for len(q.decided) > maxDecided {
 		q.forgetLocked()
 	}
-	if r.asking--; r.asking == 0 && r.halted {
-		r.halted = false
-		if r.work == Waiting && r.paused {
-			r.work, r.paused = Running, false
-			t.emitLocked(EventChanged, r)
-		}
+	if r.asking--; r.asking == 0 {
+		r.goOnLocked()
 	}
 	a.Run, a.run = r.infoLocked(), nil
 	t.emitAskLocked(EventDecided, r, a)
 	close(a.done)
+}
+
+// goOnLocked has the work go on as it was before the run asked.
+func (r *Run) goOnLocked() {
+	r.goOnClockLocked(time.Now())
+	if !r.halted {
+		return
+	}
+	r.halted = false
+	if r.work == Waiting && r.paused {
+		r.work, r.paused = Running, false
+		r.tree.emitLocked(EventChanged, r)
+	}
 }
 
 func (q *questions) forgetLocked() {

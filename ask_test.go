@@ -184,18 +184,18 @@ func TestAskExpires(t *testing.T) {
 // A Stop withdraws the question and is no answer: Ask fails with the
 // cancellation, and who answers then finds nothing (AT-65).
 func TestStopWithdrawsTheQuestion(t *testing.T) {
-	for _, how := range []string{"stop", "stop above", "deadline", "close"} {
+	for _, how := range []string{"stop", "stop above", "deadline above", "close"} {
 		bubble(t, Options{}, func(t *testing.T, tree *Tree) {
-			above := register(t, tree, Spec{Name: "turn"})
+			above := register(t, tree, Spec{Name: "turn", Deadline: time.Now().Add(time.Minute)})
 			tool := &script{on: map[Means]method{StepTold: saw(returned)}}
-			r := register(t, tree, Spec{Parent: above, Deadline: time.Now().Add(time.Minute), Stopper: teller{tool}})
+			r := register(t, tree, Spec{Parent: above, Stopper: teller{tool}})
 			a, got := asks(t, r, mayI)
 			switch how {
 			case "stop":
 				press(t, tree, r)
 			case "stop above":
 				press(t, tree, above)
-			case "deadline":
+			case "deadline above":
 				time.Sleep(time.Minute)
 			case "close":
 				over, end := context.WithCancel(t.Context())

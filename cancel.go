@@ -135,10 +135,7 @@ func (t *Tree) markLocked(b *batch, r *Run, o *order) {
 		job.settle = r.spec.OnCancel
 	}
 	r.spec.OnCancel = nil
-	if r.timer != nil {
-		r.timer.Stop()
-		r.timer = nil
-	}
+	r.dropClockLocked()
 	r.work = Stopping
 	s := &stop{first: o, record: record{verdict: Unreachable}, now: o.now, ctx: stopContext{cause: o.cause}}
 	job.stop, job.order = s, o

@@ -67,10 +67,7 @@ func (t *Tree) overLocked(r *Run) {
 		close(r.done)
 		r.done = nil
 	}
-	if r.timer != nil {
-		r.timer.Stop()
-		r.timer = nil
-	}
+	r.dropClockLocked()
 	if r.stop == nil || r.stop.over {
 		r.releaseLocked()
 	}

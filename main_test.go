@@ -190,7 +190,7 @@ func checkEmpty(t testing.TB, tree *Tree) {
 		t.Errorf("after Close %d runs in flight, %d known, %d remembered", tree.inFlight, len(tree.runs), tree.kept.len)
 	}
 	for _, r := range tree.runs {
-		if r.timer != nil || r.done != nil || r.stop != nil && r.stop.alarm != nil {
+		if r.clock != nil || r.done != nil || r.stop != nil && r.stop.alarm != nil {
 			t.Errorf("run %s has a timer or a waiter after Close", r.spec.Name)
 		}
 		if r.stop != nil && r.stop.ctx.Err() == nil {

@@ -30,10 +30,10 @@ type Run struct {
 	halted            bool          // paused by a question; see Ask
 	asking            uint16        // open questions, at most maxAsking
 	hooks             []*attachment // other processes' runs below this one
-	timer             *time.Timer   // the deadline's
+	clock             *clock        // the deadline's; nil: it has none, or is stopped or over
 	end               context.CancelCauseFunc
 	ctx               context.Context // made on first use
-	spec              Spec            // never changed after registration, but for what releaseLocked clears
+	spec              Spec            // never changed after registration, but for Deadline and what releaseLocked clears
 
 	base         context.Context // what ctx derives from; nil: Background
 	ended        time.Time
@@ -281,7 +281,7 @@ func (r *Run) viewLocked() Info {
 		ID: r.id, Parent: r.spec.ParentID, Kind: r.spec.Kind, Name: r.spec.Name,
 		Server: r.spec.Server, Owner: r.spec.Owner, Address: r.spec.Address,
 		Labels: r.spec.Labels, Outcome: r.outcome, Work: r.work,
-		Started: r.started, Ended: r.ended, Deadline: r.spec.Deadline, Pid: pid,
+		Started: r.started, Ended: r.ended, Deadline: r.deadlineLocked(), Pid: pid,
 	}
 	if s := r.stop; s != nil {
 		i.Cancellation, i.Verdict, i.Held = s.first.cause, s.verdict, s.held

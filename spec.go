@@ -23,7 +23,7 @@ type Spec struct {
 
 	Parent   *Run      // the run above, in the same tree
 	ParentID RunID     // the run above when another process holds it; ignored with Parent
-	Deadline time.Time // cancelled with CauseDeadline then; zero: none
+	Deadline time.Time // cancelled with CauseDeadline then, later by the time in which a person was asked; zero: none
 	Queued   bool      // register as Waiting; Start makes it Running
 
 	// Deferred says that the caller's answer comes after the Stop, and from the work

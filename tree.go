@@ -102,9 +102,7 @@ func (t *Tree) register(base context.Context, spec *Spec) (*Run, error) {
 	t.runs[r.id] = r
 	t.shelves.push(r, signed)
 	t.inFlight++
-	if !spec.Deadline.IsZero() {
-		r.timer = time.AfterFunc(time.Until(spec.Deadline), r.expire)
-	}
+	r.setClockLocked(now)
 	t.emitLocked(EventRegistered, r)
 	return r, nil
 }
@@ -125,10 +123,6 @@ func (t *Tree) admitLocked(parent *Run) error {
 		return fmt.Errorf("register a run below %s: %w", parent.id, ErrEnded)
 	}
 	return nil
-}
-
-func (r *Run) expire() {
-	r.Cancel(Cancellation{Cause: CauseDeadline, Via: "deadline", Reason: "its time was up"})
 }
 
 func (r *Run) linkLocked(parent *Run) {

@@ -794,3 +794,26 @@ func TestAT66_AnswersRaceStops(t *testing.T) {
 		})
 	}
 }
+
+// TestAT61_TheDeadlineWaitsForAPerson: the time that a person takes is none of the
+// call's, and what was left goes on after the answer (MCP-G23).
+func TestAT61_TheDeadlineWaitsForAPerson(t *testing.T) {
+	const deadline = time.Second
+	s := on(t, false, capable, func(c *Config) { c.Deadline = deadline })
+	_, name := s.call("1")
+	run := s.runOf("1")
+	s.ask("ask-1", name, buttons)
+	s.open(1)
+	asked := time.Now()
+	time.Sleep(2 * deadline)
+	s.decide(belay.ChoiceApproved)
+	if got := s.answered("ask-1"); got != "primary" || run.Cancellation() != nil {
+		t.Fatalf("the script got %s; %v", got, run.Cancellation())
+	}
+	if m := s.expect("1"); !strings.Contains(m.Raw, `"cause":"deadline"`) {
+		t.Errorf("the caller got %s", m.Raw)
+	}
+	if worked := time.Since(run.Started()) - 2*deadline; worked < deadline || run.Info().Deadline.Before(asked.Add(2*deadline)) {
+		t.Errorf("it was stopped after %v of its own time", worked)
+	}
+}
