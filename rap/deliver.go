@@ -46,6 +46,12 @@ func (j *Job) send(ctx context.Context, m Message) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	defer context.AfterFunc(j.live, func() { end(context.Cause(j.live)) })()
+	return j.begin(ctx, m)
+}
+
+// begin is send for a message that, once begun, goes on for as long as ctx says,
+// whatever becomes of the call.
+func (j *Job) begin(ctx context.Context, m Message) error {
 	select {
 	case j.sending <- struct{}{}:
 	case <-ctx.Done():

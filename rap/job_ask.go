@@ -122,6 +122,10 @@ func (j *Job) enter(ctx context.Context) (leave func(), err error) {
 // text that it returns as the last event. A subscription lasts as long as this
 // process: nothing of it is kept on disk.
 func (j *Job) Subscribe(ctx context.Context, text string) error {
+	return j.subscribe(ctx, text, j.send)
+}
+
+func (j *Job) subscribe(ctx context.Context, text string, send func(context.Context, Message) error) error {
 	j.mu.Lock()
 	was := j.subscribed
 	j.subscribed = true // before it is sent: a Stop from here on ends a subscription
@@ -129,7 +133,7 @@ func (j *Job) Subscribe(ctx context.Context, text string) error {
 	if was {
 		return fmt.Errorf("%w: it is a subscription already", ErrSubscribed)
 	}
-	return j.send(ctx, &ToolResult{GroupID: j.inv.GroupID, ID: j.inv.ID, CallID: j.inv.CallID, Text: text, Subscription: true})
+	return send(ctx, &ToolResult{GroupID: j.inv.GroupID, ID: j.inv.ID, CallID: j.inv.CallID, Text: text, Subscription: true})
 }
 
 // Event sends one event of a subscription and returns when the runtime has taken

@@ -162,15 +162,9 @@ func relayEvents(j *Job, events chan<- *SubscriptionEvent) *Events {
 
 // follow passes the events of a subscription on until the last one.
 func (r *Relay) follow(ctx context.Context, j *Job, th *Thread, c *Pending, result *ToolResult, events <-chan *SubscriptionEvent) (Result, error) {
-	if err := j.Subscribe(ctx, partialText(result)); err != nil {
+	if err := r.subscribe(ctx, j, th, c, partialText(result)); err != nil {
 		_ = th.CancelSubscription(c.ID(), belay.Cancellation{Cause: belay.CausePeer, Reason: "the runtime has not taken the subscription"})
 		return Result{}, err
-	}
-	data, err := json.Marshal(relayKeep{Callback: j.inv.CallbackURL, Group: j.inv.GroupID, ID: j.inv.ID})
-	if err == nil && th.Keep(c.ID(), data) == nil && r.rt.o.Store != nil {
-		j.mu.Lock()
-		j.kept = r.rt.ending
-		j.mu.Unlock()
 	}
 	for {
 		select {
@@ -185,6 +179,42 @@ func (r *Relay) follow(ctx context.Context, j *Job, th *Thread, c *Pending, resu
 			return Result{}, fmt.Errorf("%w: %w", ErrUnproven, context.Cause(ctx))
 		}
 	}
+}
+
+// subscribe tells the runtime of the subscription. What the next program needs to
+// pass its events on is written down before: the runtime may count on them from the
+// moment it hears of it. If this program ends while the runtime is told, its answer
+// decides whether the subscription goes on, so it is waited for a while.
+func (r *Relay) subscribe(ctx context.Context, j *Job, th *Thread, c *Pending, text string) (err error) {
+	answered := make(chan struct{})
+	defer close(answered)
+	tell, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer end(nil)
+	defer context.AfterFunc(ctx, func() {
+		if r.rt.ending(j.run.Cancellation()) {
+			timer := time.NewTimer(j.h.o.PartialWait)
+			defer timer.Stop()
+			select {
+			case <-timer.C:
+			case <-answered:
+			}
+		}
+		end(context.Cause(ctx))
+	})()
+	data, err := json.Marshal(relayKeep{Callback: j.inv.CallbackURL, Group: j.inv.GroupID, ID: j.inv.ID})
+	if err == nil && th.Keep(c.ID(), data) == nil && r.rt.o.Store != nil {
+		j.mu.Lock()
+		j.kept = func(why *belay.Cancellation) bool {
+			if !r.rt.ending(why) {
+				return false
+			}
+			<-answered
+			return err == nil
+		}
+		j.mu.Unlock()
+	}
+	err = j.subscribe(tell, text, j.begin)
+	return err
 }
 
 // relayKeep is what has to be known of a subscription to pass its events on after a
