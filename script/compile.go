@@ -48,7 +48,8 @@ func bundle(dir, source string) (string, error) {
 		JSXFragment:   "__scripting.Fragment",
 		TsconfigRaw:   "{}", // of the project alone, never what lies above it
 		Charset:       api.CharsetUTF8,
-		Sourcemap:     api.SourceMapInline, // so that a stack names the author's lines
+		Supported:     map[string]bool{"regexp-unicode-property-escapes": true}, // they are spelled out behind the compiler
+		Sourcemap:     api.SourceMapInline,                                      // so that a stack names the author's lines
 		LogLevel:      api.LogLevelSilent,
 		LogLimit:      10,
 		Plugins:       []api.Plugin{inside(dir)},
@@ -157,8 +158,14 @@ func program(name, text string) (p *goja.Program, err error) {
 			p, err = nil, fmt.Errorf("%w: the interpreter's compiler failed: %v", ErrSource, bug)
 		}
 	}()
-	p, err = goja.Compile(name, text, false)
+	tree, err := goja.Parse(name, text)
 	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSource, err)
+	}
+	if strings.Contains(text, `\p{`) || strings.Contains(text, `\P{`) {
+		spellLiterals(tree)
+	}
+	if p, err = goja.CompileAST(tree, false); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSource, err)
 	}
 	return p, nil

@@ -77,6 +77,13 @@ func (c *Call) host(web, editor goja.Value) *goja.Object {
 		}
 		return nil
 	})
+	set("pattern", func(pattern string) map[string]any {
+		text, err := SpellPattern(pattern)
+		if err != nil {
+			return map[string]any{"mistake": err.Error()}
+		}
+		return map[string]any{"text": text}
+	})
 	set("timer", c.timer)
 	set("clear", func(id float64) { c.loop.stop(int64(id)) })
 	set("getState", func(key string) any {

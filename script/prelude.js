@@ -201,6 +201,30 @@
   }
   defineProperty(globalThis, "__scripting", { value: __scripting, writable: false, configurable: false, enumerable: false });
 
+  // --- RegExp -------------------------------------------------------------------------
+  // The interpreter takes \p{…} for the letters that it is written with. The host has
+  // spelled it out in literals, and does so for what is put together at run time.
+  const NativeRegExp = RegExp, NativeSyntaxError = SyntaxError, { construct } = Reflect;
+  const { indexOf } = String.prototype;
+  const has = (s, part) => apply(indexOf, s, [part]) >= 0;
+  const spelled = (args) => {
+    const pattern = args[0], flags = args[1];
+    if (typeof pattern !== "string" || typeof flags !== "string" || !has(flags, "u") || !has(pattern, "\\p{") && !has(pattern, "\\P{")) return args;
+    const { text, mistake } = host.pattern(pattern);
+    if (mistake) throw new NativeSyntaxError("Invalid regular expression: " + mistake);
+    return [text, flags];
+  };
+  const SpelledRegExp = { RegExp: function (pattern, flags) {
+    const args = spelled([pattern, flags]);
+    if (new.target) return construct(NativeRegExp, args, new.target === SpelledRegExp ? NativeRegExp : new.target);
+    // Without new, one that is there already is returned as it is.
+    return flags === undefined && pattern instanceof NativeRegExp && pattern.constructor === SpelledRegExp ? pattern : construct(NativeRegExp, args);
+  } }.RegExp;
+  defineProperty(SpelledRegExp, "prototype", { value: NativeRegExp.prototype, writable: false });
+  defineProperty(SpelledRegExp, Symbol.species, { configurable: true, get() { return this; } });
+  hidden(globalThis, "RegExp", SpelledRegExp);
+  hidden(NativeRegExp.prototype, "constructor", SpelledRegExp);
+
   const withEditor = (args) => { // the last argument, absent outside the editor (AT-81)
     if (host.editor) args.push(host.editor);
     return args;

@@ -2,7 +2,6 @@ package lint
 
 import (
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -120,17 +119,15 @@ func (i *inspection) newPattern(n *ast.NewExpression) {
 	}
 }
 
-// unicodeClass is a class of characters by a property of theirs.
-var unicodeClass = regexp.MustCompile(`(?:^|[^\\])(?:\\\\)*\\[pP]\{`)
-
-// pattern looks at a regular expression. The interpreter takes what it does not know
-// for the letters that it is written with.
+// pattern looks at a regular expression.
 func (i *inspection) pattern(n ast.Node, text, flags string) {
 	switch {
-	case strings.Contains(flags, "u") && unicodeClass.MatchString(text):
-		i.addf(Warning, "pattern", n, "\\p{…} in a regular expression is not known here, and matches the letters themselves: list the characters")
 	case strings.Contains(flags, "v"):
 		i.addf(Warning, "pattern", n, "the flag v of regular expressions is not known here")
+	case strings.Contains(flags, "u"):
+		if _, err := script.SpellPattern(text); err != nil {
+			i.addf(Warning, "pattern", n, "this regular expression throws a SyntaxError here: %s", err)
+		}
 	}
 }
 
