@@ -50,6 +50,15 @@ type Question struct {
 	Primary   string `json:"primary,omitempty"`
 	Secondary string `json:"secondary,omitempty"`
 
+	// Preview labels a look at what would happen, which Look takes: see [Previewer].
+	// Neither is offered without the other.
+	Preview string `json:"preview,omitempty"`
+
+	// Look returns what there is to see. It is called without any lock, by one
+	// goroutine at a time, and returns when ctx ends, at the latest with the
+	// question.
+	Look func(ctx context.Context) (string, error) `json:"-"`
+
 	Timeout time.Duration `json:"-"` // default 10 min; negative: as long as the run
 
 	// Show is called once, without any lock, when the question has an id, for an
@@ -73,6 +82,9 @@ const (
 func (q *Question) own(name string) error {
 	q.Title, q.Text = clean(q.Title, maxName), cleanText(q.Text, maxQuestion)
 	q.Primary, q.Secondary = clean(q.Primary, maxAnswer), clean(q.Secondary, maxAnswer)
+	if q.Preview = clean(q.Preview, maxAnswer); q.Preview == "" || q.Look == nil {
+		q.Preview, q.Look = "", nil
+	}
 	if q.Text == "" {
 		return fmt.Errorf("%w: a question needs a text", ErrBadRequest)
 	}

@@ -13,8 +13,10 @@ var _ Approvals = (*Tree)(nil)
 // inquiry is a question on its way. Guarded by tree.mu.
 type inquiry struct {
 	Approval
-	run  *Run          // nil once it is decided
-	done chan struct{} // closed when it is decided
+	run    *Run // nil once it is decided
+	glance *glance
+	open   context.Context // ends when it is decided
+	end    context.CancelCauseFunc
 }
 
 // questions are those of a tree. Guarded by tree.mu.
@@ -59,7 +61,7 @@ func (r *Run) Ask(ctx context.Context, q Question) (Decision, error) {
 		late = timer.C
 	}
 	select {
-	case <-a.done:
+	case <-a.open.Done():
 	case <-late:
 		r.tree.decide(a, Decision{Choice: ChoiceExpired, Via: "belay", Reason: "nobody answered in time"})
 	case <-ctx.Done():
@@ -84,7 +86,8 @@ func (r *Run) put(q Question) (*inquiry, Approval, error) {
 		return nil, Approval{}, fmt.Errorf("ask: %w: %d questions are open, which is the bound", ErrTooMany, len(t.asked.open))
 	}
 	now := time.Now()
-	a := &inquiry{Approval: Approval{ID: ApprovalID(mint(now)), Question: q, Asked: now}, run: r, done: make(chan struct{})}
+	a := &inquiry{Approval: Approval{ID: ApprovalID(mint(now)), Question: q, Asked: now}, run: r}
+	a.open, a.end = context.WithCancelCause(context.Background())
 	if q.Timeout > 0 {
 		a.Expires = now.Add(q.Timeout)
 	}
@@ -135,7 +138,7 @@ func (t *Tree) decideLocked(a *inquiry, d *Decision) {
 	if a.Decision != nil {
 		return
 	}
-	a.Decision = d
+	a.Decision, a.Question.Look = d, nil
 	q.open = slices.DeleteFunc(q.open, func(b *inquiry) bool { return a == b })
 	q.decided = append(q.decided, a)
 	for len(q.decided) > maxDecided {
@@ -146,7 +149,7 @@ func (t *Tree) decideLocked(a *inquiry, d *Decision) {
 	}
 	a.Run, a.run = r.infoLocked(), nil
 	t.emitAskLocked(EventDecided, r, a)
-	close(a.done)
+	a.end(ErrDecided)
 }
 
 // goOnLocked has the work go on as it was before the run asked.
@@ -226,18 +229,12 @@ func (t *Tree) Decide(_ context.Context, id ApprovalID, d Decision) (Approval, e
 	defer t.mu.Unlock()
 	now := time.Now()
 	t.asked.trimLocked(now.Add(-t.opts.KeepFor))
-	a := t.asked.known[id]
-	if a == nil {
-		return Approval{}, fmt.Errorf("decide: %w: %s", errNoQuestion, id)
-	}
-	if a.Decision == nil && !a.Expires.IsZero() && !now.Before(a.Expires) {
-		t.decideLocked(a, &Decision{Choice: ChoiceExpired, Via: "belay", Reason: "nobody answered in time", At: now})
-	}
-	if before := a.Decision; before != nil {
-		if before.Choice == ChoiceWithdrawn {
-			return a.copyLocked(), fmt.Errorf("decide: %w: %s was withdrawn", errNoQuestion, id)
-		}
-		return a.copyLocked(), fmt.Errorf("decide: %w: %s is %s", ErrDecided, id, before.Choice)
+	a, err := t.openLocked(id, now)
+	switch {
+	case a == nil:
+		return Approval{}, fmt.Errorf("decide: %w", err)
+	case err != nil:
+		return a.copyLocked(), fmt.Errorf("decide: %w", err)
 	}
 	if err := d.own(&a.Question, now); err != nil {
 		return a.copyLocked(), fmt.Errorf("decide: %w", err)
@@ -246,9 +243,30 @@ func (t *Tree) Decide(_ context.Context, id ApprovalID, d Decision) (Approval, e
 	return a.copyLocked(), nil
 }
 
+// openLocked is the question with this id. One that is not open any more comes with
+// the error that says so.
+func (t *Tree) openLocked(id ApprovalID, now time.Time) (*inquiry, error) {
+	a := t.asked.known[id]
+	if a == nil {
+		return nil, fmt.Errorf("%w: %s", errNoQuestion, id)
+	}
+	if a.Decision == nil && !a.Expires.IsZero() && !now.Before(a.Expires) {
+		t.decideLocked(a, &Decision{Choice: ChoiceExpired, Via: "belay", Reason: "nobody answered in time", At: now})
+	}
+	switch d := a.Decision; {
+	case d == nil:
+		return a, nil
+	case d.Choice == ChoiceWithdrawn:
+		return a, fmt.Errorf("%w: %s was withdrawn", errNoQuestion, id)
+	default:
+		return a, fmt.Errorf("%w: %s is %s", ErrDecided, id, d.Choice)
+	}
+}
+
 // copyLocked is the approval for others to keep.
 func (a *inquiry) copyLocked() Approval {
 	c := a.Approval
+	c.Question.Look = nil // it is the tree's to call
 	if a.run != nil {
 		c.Run = a.run.infoLocked()
 	} else {

@@ -53,16 +53,12 @@ type dialog struct {
 	over     bool
 }
 
-// Times of a question.
-const previewWait = 30 * time.Second // for a preview to show something
-
 // inputKey names the one thing that a modern caller is asked.
 const inputKey = "answer"
 
 var (
 	errDecided   = errors.New("the question was answered")
 	errWithdrawn = errors.New("the tool has withdrawn its question")
-	errPreview   = errors.New("the preview took too long")
 )
 
 // asks reports whether a call may ask for approval in Belay's own way.
@@ -117,6 +113,7 @@ func (d *dialog) beginLocked() (why string) {
 func (d *dialog) run() {
 	decision, err := d.c.run.Ask(d.ctx, belay.Question{
 		Title: d.q.Title, Text: d.q.Message, Primary: d.q.Primary, Secondary: d.q.Secondary, Timeout: d.q.Timeout, Show: d.show,
+		Preview: d.q.Preview, Look: d.look,
 	})
 	d.finish()
 	if err != nil {
@@ -319,23 +316,23 @@ func (d *dialog) decide(decision belay.Decision) {
 
 // preview has the script show what it would do, and asks again (AT-60).
 func (d *dialog) preview() {
-	seen := d.look(d.ctx)
+	seen, err := d.u.s.tree.Preview(d.ctx, d.approval.ID)
+	if err != nil {
+		d.u.s.log.Info("a preview showed nothing", "run", d.c.run.ID(), "error", err)
+	}
 	d.u.s.mu.Lock()
 	defer d.u.s.mu.Unlock()
 	d.seen = seen
 	d.putLocked()
 }
 
-// look runs the script's preview; "" if there is nothing to see.
-func (d *dialog) look(ctx context.Context) string {
-	ctx, end := context.WithTimeoutCause(ctx, previewWait, errPreview)
-	defer end()
+// look runs the script's preview, for whoever wants to see it.
+func (d *dialog) look(ctx context.Context) (string, error) {
 	m, err := d.u.askWith(ctx, func(id jsonrpc.ID) []byte { return mcp.AppendPreview(nil, id, d.q.Call, d.c.era) })
 	if err != nil {
-		d.u.s.log.Info("a preview showed nothing", "run", d.c.run.ID(), "error", err)
-		return ""
+		return "", fmt.Errorf("the script's preview: %w", err)
 	}
-	return shown(mcp.PreviewText(m))
+	return mcp.PreviewText(m)
 }
 
 // Bounds of a question in bytes: those of [belay.Question].

@@ -107,18 +107,24 @@ func AppendPreview(dst []byte, id jsonrpc.ID, call string, era Era) []byte {
 	return jsonrpc.AppendRequest(dst, id, MethodPreview, append(params, '}'))
 }
 
+// ErrPreview says that a server did not show what it had to.
+var ErrPreview = errors.New("no preview")
+
 // PreviewText reads the answer to a [MethodPreview]: what there is to see, "" if
-// nothing.
-func PreviewText(m *Message) string {
+// nothing. What is an error, or none of a preview's, is [ErrPreview].
+func PreviewText(m *Message) (string, error) {
+	if m.IsError() {
+		return "", fmt.Errorf("%w: the server answered with an error", ErrPreview)
+	}
 	at, ok, err := jsonrpc.Member(m.Frame, m.Result, "text")
 	if !ok || err != nil || jsonrpc.KindAt(m.Frame, at) != jsonrpc.StringValue {
-		return ""
+		return "", fmt.Errorf("%w: the answer has no text", ErrPreview)
 	}
 	text, err := jsonrpc.ReadString(m.Frame, at, maxQuestionLine)
 	if err != nil {
-		return ""
+		return "", fmt.Errorf("%w: %w", ErrPreview, err)
 	}
-	return text
+	return text, nil
 }
 
 // ResultOutcome is how a server of Belay's own says that a call ended; "" if it
