@@ -17,7 +17,7 @@ type Previewer interface {
 	// nothing, and may be called as often as one likes: those who ask at the
 	// same time get the same. A question that offers none is [ErrUnsupported],
 	// one that was answered or has expired [ErrDecided], one that is unknown or
-	// was withdrawn [ErrNotFound].
+	// was withdrawn [ErrNotFound]; an asker that fails is [ErrUnreachable].
 	Preview(ctx context.Context, id ApprovalID) (string, error)
 }
 
@@ -29,6 +29,15 @@ const (
 	previewTime = 30 * time.Second
 	previewCut  = "\n[… cut: the preview goes on, and is too long to be shown]"
 )
+
+// errShowsNothing is [ErrUnreachable] in the right words.
+var errShowsNothing error = showsNothing{}
+
+type showsNothing struct{}
+
+func (showsNothing) Error() string { return "it shows nothing" }
+
+func (showsNothing) Is(target error) bool { return target == ErrUnreachable }
 
 var errPreviewTime = errors.New("the preview took too long")
 
@@ -88,10 +97,13 @@ func (t *Tree) look(a *inquiry, g *glance, look func(context.Context) (string, e
 	if _, gone := t.openLocked(a.ID, time.Now()); gone != nil {
 		err = gone
 	}
-	if err != nil {
-		g.err = fmt.Errorf("preview: %w", err)
-	} else {
+	switch {
+	case err == nil:
 		g.text = cleanPreview(text)
+	case CodeOf(err) == "internal": // the asker is to blame, not who looks
+		g.err = fmt.Errorf("preview: %w: %w", errShowsNothing, err)
+	default:
+		g.err = fmt.Errorf("preview: %w", err)
 	}
 	close(g.done)
 }

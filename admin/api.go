@@ -28,7 +28,8 @@ type Options struct {
 	Early       EarlyStops  // nil: a cancel of an unknown id waits for nothing
 	Latch       Latch       // nil: /v1/latch answers 501
 
-	// Approvals are what waits for a person; nil: those operations answer 501.
+	// Approvals are what waits for a person; nil: those operations answer 501. Where it
+	// is a [belay.Previewer], previews are shown.
 	Approvals belay.Approvals
 
 	// Leases are the runs that other runtimes register; nil: those operations

@@ -20,7 +20,7 @@
 // forgotten ([History]), who is told that a cancel was asked for
 // ([Broadcaster]), what stops a call that has not arrived yet ([EarlyStops]),
 // what keeps new calls out ([Latch]), what waits for a person
-// ([belay.Approvals]), the leases of other runtimes ([lease.Registry]), and where
+// ([belay.Approvals], and [belay.Previewer] where it is one), the leases of other runtimes ([lease.Registry]), and where
 // receipts are stored, exported from and erased ([Options]).
 //
 // # A name becomes a run, then the run is stopped
@@ -47,6 +47,7 @@
 //	GET    /v1/events                   server-sent events of runs, receipts, approvals
 //	GET    /v1/approvals                what waits for a person
 //	POST   /v1/approvals/{id}           approve, decline or dismiss
+//	POST   /v1/approvals/{id}/preview   what would happen, before that
 //	GET    /v1/latch, POST, DELETE      see, engage, lift the stop-all latch
 //	DELETE /v1/principals/{name}        erase a principal from what is remembered
 //

@@ -221,11 +221,16 @@ func TestWhoami(t *testing.T) {
 // ask lets a run ask a question and returns its id once it is open.
 func (r *rig) ask(run *belay.Run) string {
 	r.Helper()
+	return r.askThis(run, belay.Question{Text: "may I?", Primary: "Yes", Secondary: "No"})
+}
+
+func (r *rig) askThis(run *belay.Run, q belay.Question) string {
+	r.Helper()
 	ctx, end := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_, _ = run.Ask(ctx, belay.Question{Text: "may I?", Primary: "Yes", Secondary: "No"})
+		_, _ = run.Ask(ctx, q)
 	}()
 	r.Cleanup(func() { end(); <-done })
 	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {

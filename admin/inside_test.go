@@ -57,6 +57,7 @@ func TestInside(t *testing.T) {
 		{"DELETE", "/v1/latch", ``, 403},
 		{"GET", "/v1/approvals", ``, 403},
 		{"POST", "/v1/approvals/" + question, `{"decision":"approve"}`, 403},
+		{"POST", "/v1/approvals/" + question + "/preview", ``, 403},
 		{"DELETE", "/v1/principals/bob", ``, 403},
 		{"GET", "/v1/runs", ``, 200},
 	} {

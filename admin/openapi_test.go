@@ -142,7 +142,9 @@ func TestOpenAPI(t *testing.T) {
 	over.Finish(belay.Completed)
 	id, none := run.ID().String(), belay.NewRunID().String()
 	leased := into[registered](r, r.do("POST", "/v1/runs", "rt", `{"kind":"turn","name":"t"}`), 201).Run.ID.String()
-	question := r.ask(r.call("ann", `"ask"`))
+	question := r.askThis(r.call("ann", `"ask"`), looks(func(context.Context) (string, error) { return "seen", nil }))
+	broken := r.askThis(r.call("ann", `"broken"`), looks(func(context.Context) (string, error) { return "", io.ErrUnexpectedEOF }))
+	bare := r.ask(r.call("ann", `"bare"`))
 	asked := map[string]bool{}
 	for _, tt := range []struct {
 		operation, path, token, body string
@@ -193,9 +195,15 @@ func TestOpenAPI(t *testing.T) {
 		{"GET /v1/events", "?under=x", "op", "", 400},
 		{"GET /v1/approvals", "", "boss", "", 200},
 		{"GET /v1/approvals", "", "op", "", 403},
+		{"POST /v1/approvals/{id}/preview", question, "boss", "", 200},
+		{"POST /v1/approvals/{id}/preview", broken, "boss", "", 502},
+		{"POST /v1/approvals/{id}/preview", bare, "boss", "", 501},
+		{"POST /v1/approvals/{id}/preview", "x", "boss", "", 404},
+		{"POST /v1/approvals/{id}/preview", question, "op", "", 403},
 		{"POST /v1/approvals/{id}", question, "boss", `{"decision":"perhaps"}`, 422},
 		{"POST /v1/approvals/{id}", question, "boss", `{"decision":"approve","reason":"r"}`, 200},
 		{"POST /v1/approvals/{id}", question, "boss", `{"decision":"decline"}`, 409},
+		{"POST /v1/approvals/{id}/preview", question, "boss", "", 409},
 		{"POST /v1/approvals/{id}", "x", "boss", `{"decision":"decline"}`, 404},
 		{"DELETE /v1/principals/{name}", "ann%2Fx", "op", "", 200},
 		{"DELETE /v1/principals/{name}", "ann", "ann", "", 403},

@@ -39,6 +39,7 @@ func (a *API) newV1() http.Handler {
 	a.registerLatch(api)
 	a.registerLeases(api)
 	a.registerApprovals(api)
+	a.registerPreview(api)
 	a.registerPrincipals(api)
 	a.doc = api.OpenAPI()
 	describeByHand(a.doc, !a.o.NoOrchestrate)

@@ -34,15 +34,11 @@ func (s *Server) approvals(ctx context.Context, w *wire, f belay.Filter) error {
 
 // decide answers a question for a person.
 func (s *Server) decide(ctx context.Context, w *wire, p peer, req *request) error {
-	switch {
-	case s.opts.Approvals == nil || req.Decision == nil || req.Approval.IsZero():
+	if s.opts.Approvals == nil || req.Decision == nil || req.Approval.IsZero() {
 		return fmt.Errorf("%w: there is no question %s here", belay.ErrNotFound, req.Approval)
-	case p.gone, s.opts.InTree == nil, p.pid == 0:
-		return fmt.Errorf("%w: it cannot be told who answers (pid %d)", belay.ErrForbidden, p.pid)
-	case len(p.inside) > 0:
-		return fmt.Errorf("%w: pid %d runs inside %s, and no agent approves for itself", belay.ErrForbidden, p.pid, strings.Join(p.inside, ", "))
-	case s.opts.Barred != nil && s.opts.Barred(p.pid):
-		return fmt.Errorf("%w: pid %d was started by the program that asks, and no agent approves for itself; answer from another terminal", belay.ErrForbidden, p.pid)
+	}
+	if err := s.mayDecide(p); err != nil {
+		return err
 	}
 	d := *req.Decision
 	d.Via = "local"
@@ -54,6 +50,19 @@ func (s *Server) decide(ctx context.Context, w *wire, p peer, req *request) erro
 		return sendErr
 	}
 	return err
+}
+
+// mayDecide refuses who may be an agent.
+func (s *Server) mayDecide(p peer) error {
+	switch {
+	case p.gone, s.opts.InTree == nil, p.pid == 0:
+		return fmt.Errorf("%w: it cannot be told who answers (pid %d)", belay.ErrForbidden, p.pid)
+	case len(p.inside) > 0:
+		return fmt.Errorf("%w: pid %d runs inside %s, and no agent approves for itself", belay.ErrForbidden, p.pid, strings.Join(p.inside, ", "))
+	case s.opts.Barred != nil && s.opts.Barred(p.pid):
+		return fmt.Errorf("%w: pid %d was started by the program that asks, and no agent approves for itself; answer from another terminal", belay.ErrForbidden, p.pid)
+	}
+	return nil
 }
 
 // Approvals implements [belay.Approvals]: the open questions of every process, oldest

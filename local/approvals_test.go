@@ -48,8 +48,10 @@ func TestAT66_QuestionsOverTheSocket(t *testing.T) {
 			run.Start()
 			asked := make(chan belay.ApprovalID, 1)
 			got := make(chan belay.Decision, 1)
+			looked := 0
+			look := func(context.Context) (string, error) { looked++; return "", nil }
 			go func() {
-				d, _ := run.Ask(context.Background(), belay.Question{Text: "Delete it?", Primary: "Delete", Show: func(a belay.Approval) { asked <- a.ID }})
+				d, _ := run.Ask(context.Background(), belay.Question{Text: "Delete it?", Primary: "Delete", Preview: "Look", Look: look, Show: func(a belay.Approval) { asked <- a.ID }})
 				got <- d
 			}()
 			id := <-asked
@@ -57,6 +59,9 @@ func TestAT66_QuestionsOverTheSocket(t *testing.T) {
 			list, err := m.Approvals(t.Context(), belay.Filter{})
 			if err != nil || len(list) == 1 == tt.hidden || !tt.hidden && (list[0].ID != id || list[0].Run.Pid != os.Getpid()) {
 				t.Errorf("%+v, %v", list, err)
+			}
+			if seen, err := m.Preview(t.Context(), id); !errors.Is(err, tt.want) || tt.want == nil && err != nil || seen != "" || (looked == 1) != (tt.want == nil) {
+				t.Errorf("the preview: %q, %v; it ran %d times", seen, err, looked)
 			}
 			a, err := m.Decide(t.Context(), id, belay.Decision{Choice: belay.ChoiceApproved, By: "ann"})
 			if !errors.Is(err, tt.want) || tt.want == nil && err != nil {
@@ -75,6 +80,9 @@ func TestAT66_QuestionsOverTheSocket(t *testing.T) {
 			}
 			if _, err := m.Decide(t.Context(), id, belay.Decision{Choice: belay.ChoiceDeclined}); !errors.Is(err, belay.ErrDecided) && err == nil {
 				t.Errorf("a second answer: %v", err)
+			}
+			if _, err := m.Preview(t.Context(), id); !errors.Is(err, belay.ErrDecided) {
+				t.Errorf("a preview of what was decided: %v", err)
 			}
 			run.Finish(belay.Completed)
 			ctx, end := context.WithTimeout(context.Background(), 10*time.Second)

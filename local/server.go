@@ -343,6 +343,8 @@ func (s *Server) dispatch(ctx context.Context, w *wire, p peer, req *request, as
 		return s.approvals(ctx, w, req.Filter)
 	case opDecide:
 		return s.decide(ctx, w, p, req)
+	case opPreview:
+		return s.preview(ctx, w, p, req.Approval)
 	}
 	return fmt.Errorf("%w: this Belay (version %q) does not know the operation %.32q", belay.ErrBadRequest, s.hello.Version, req.Op)
 }

@@ -54,6 +54,7 @@ const (
 
 	opApprovals = "approvals"
 	opDecide    = "decide"
+	opPreview   = "preview"
 )
 
 // request is the one line that a client sends.
@@ -64,7 +65,7 @@ type request struct {
 	Cancel *belay.CancelRequest `json:"cancel,omitempty"`
 	Ticket string               `json:"ticket,omitempty"` // attach
 
-	Approval belay.ApprovalID `json:"approval,omitzero"`  // decide
+	Approval belay.ApprovalID `json:"approval,omitzero"`  // decide, preview
 	Decision *belay.Decision  `json:"decision,omitempty"` // decide
 }
 
@@ -79,7 +80,8 @@ type answer struct {
 	Placed   *placed              `json:"placed,omitempty"`   // attach: what the child asked
 
 	Approvals []belay.Approval `json:"approvals,omitempty"` // approvals; decide: the one
-	Error     *fault           `json:"error,omitempty"`     // may be followed by done
+	Preview   *string          `json:"preview,omitempty"`
+	Error     *fault           `json:"error,omitempty"` // may be followed by done
 	Beat      bool             `json:"beat,omitempty"`
 	Done      bool             `json:"done,omitempty"` // the last line
 }

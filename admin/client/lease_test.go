@@ -288,7 +288,9 @@ func TestApprovals(t *testing.T) {
 	run := r.call("deploy", "bob")
 	answer := make(chan belay.Decision, 1)
 	go func() {
-		d, _ := run.Ask(t.Context(), belay.Question{Text: "Really?", Primary: "yes", Secondary: "no"})
+		d, _ := run.Ask(t.Context(), belay.Question{
+			Text: "Really?", Primary: "yes", Secondary: "no", Preview: "Show", Look: func(context.Context) (string, error) { return "this\nand that", nil },
+		})
 		answer <- d
 	}()
 	var open []belay.Approval
@@ -300,6 +302,18 @@ func TestApprovals(t *testing.T) {
 	if open[0].Question.Text != "Really?" || open[0].Run.ID != run.ID() {
 		t.Errorf("%+v", open[0])
 	}
+	if seen, err := op.Preview(t.Context(), open[0].ID); err != nil || seen != "this\nand that" || open[0].Question.Preview != "Show" {
+		t.Errorf("the preview: %q, %v", seen, err)
+	}
+	for _, tt := range []struct {
+		who  string
+		id   belay.ApprovalID
+		want error
+	}{{"ann", open[0].ID, belay.ErrForbidden}, {"op", belay.ApprovalID(belay.NewRunID()), belay.ErrNotFound}, {"op", belay.ApprovalID{}, belay.ErrNotFound}} {
+		if seen, err := r.as(tt.who).Preview(t.Context(), tt.id); !errors.Is(err, tt.want) || seen != "" {
+			t.Errorf("the preview for %s: %q, %v", tt.who, seen, err)
+		}
+	}
 	got, err := op.Decide(t.Context(), open[0].ID, belay.Decision{Choice: belay.ChoiceApproved, Reason: "go"})
 	if err != nil || got.Decision == nil || got.Decision.By != "op" {
 		t.Errorf("%+v %v", got, err)
@@ -309,6 +323,9 @@ func TestApprovals(t *testing.T) {
 	}
 	if _, err := op.Decide(t.Context(), open[0].ID, belay.Decision{Choice: belay.ChoiceDeclined}); !errors.Is(err, belay.ErrDecided) && !errors.Is(err, belay.ErrNotFound) {
 		t.Errorf("twice: %v", err)
+	}
+	if _, err := op.Preview(t.Context(), open[0].ID); !errors.Is(err, belay.ErrDecided) {
+		t.Errorf("the preview of what was decided: %v", err)
 	}
 	if _, err := r.as("ann").Approvals(t.Context(), belay.Filter{}); !errors.Is(err, belay.ErrForbidden) {
 		t.Errorf("ann: %v", err)

@@ -15,6 +15,7 @@ import (
 
 type approvalsCmd struct {
 	List    approvalsListCmd `cmd:"" default:"withargs" help:"List what waits for an answer (what \"belay approvals\" does)."`
+	Preview previewCmd       `cmd:"" help:"See what would happen, where a question offers that."`
 	Approve approveCmd       `cmd:"" help:"Let it go on."`
 	Decline declineCmd       `cmd:"" help:"Do not let it go on."`
 }
@@ -27,6 +28,7 @@ belay serve of this machine. A process that was started by the program which ask
 Examples:
 
     belay approvals
+    belay approvals preview 01k4x2m7
     belay approvals approve 01k4x2m7
     belay approvals decline 01k4x2m7 --reason "not on a Friday"`
 }
@@ -161,6 +163,9 @@ func printApproval(w io.Writer, st style, a *belay.Approval, now time.Time) {
 	if answers != "" {
 		field(w, st, "answers", oneLine(answers))
 	}
+	if a.Question.Preview != "" && a.Decision == nil {
+		field(w, st, "preview", oneLine(a.Question.Preview)+`  (belay approvals preview ID)`)
+	}
 	field(w, st, "run", a.Run.ID.String()+"  "+title(a.Run.Name, a.Run.Kind, a.Run.Server))
 	if a.Run.Owner != "" {
 		field(w, st, "owner", oneLine(a.Run.Owner))
@@ -182,13 +187,19 @@ func printApproval(w io.Writer, st style, a *belay.Approval, now time.Time) {
 	}
 }
 
-// decideFlags are what both answers take.
-type decideFlags struct {
-	ID     string `arg:"" name:"id" help:"The question's id, or a beginning of it that fits no other."`
-	Reason string `short:"r" placeholder:"TEXT" help:"Say why; the run is told."`
-	JSON   bool   `name:"json" help:"Print the approval as JSON."`
+// questionFlags name one question.
+type questionFlags struct {
+	ID string `arg:"" name:"id" help:"The question's id, or a beginning of it that fits no other."`
 
 	remoteFlags
+}
+
+// decideFlags are what both answers take.
+type decideFlags struct {
+	questionFlags
+
+	Reason string `short:"r" placeholder:"TEXT" help:"Say why; the run is told."`
+	JSON   bool   `name:"json" help:"Print the approval as JSON."`
 }
 
 type approveCmd struct{ decideFlags }
@@ -217,12 +228,8 @@ func (c *decideFlags) decide(env *Env, choice belay.Choice) error {
 		a, err = at.client.Decide(ctx, id, d)
 	}
 	switch {
-	case at == nil && err != nil && ctx.Err() == nil:
-		return exitErrorf(ExitFailed, "%v", err)
-	case ctx.Err() != nil:
-		return exitWith(ExitStopped)
 	case err != nil:
-		return at.explain(err)
+		return refused(ctx, at, err)
 	case c.JSON:
 		return printObject(env.Stdout, a)
 	}
@@ -230,9 +237,20 @@ func (c *decideFlags) decide(env *Env, choice belay.Choice) error {
 	return nil
 }
 
+// refused is why a question could not be answered, or looked at.
+func refused(ctx context.Context, at *house, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return exitWith(ExitStopped)
+	case at == nil:
+		return exitErrorf(ExitFailed, "%v", err)
+	}
+	return at.explain(err)
+}
+
 // find is the question that was meant, by its id or a beginning of an open one's,
 // and where it is.
-func (c *decideFlags) find(ctx context.Context, env *Env) (id belay.ApprovalID, at *house, err error) {
+func (c *questionFlags) find(ctx context.Context, env *Env) (id belay.ApprovalID, at *house, err error) {
 	typed := strings.ToLower(strings.TrimSpace(c.ID))
 	whole := id.UnmarshalText([]byte(typed)) == nil && !id.IsZero()
 	list, err := c.everywhere(ctx, env, belay.Filter{})

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -51,10 +52,12 @@ func TestApprovalsCommand(t *testing.T) {
 	}
 	defer run.Finish(belay.Completed)
 	env := testEnv(t, map[string]string{envServer: server.URL, envToken: "secret"})
+	var seen string
 	ask := func() (string, <-chan belay.Decision) {
 		answer := make(chan belay.Decision, 1)
 		go func() {
-			d, _ := run.Ask(t.Context(), belay.Question{Title: "Deploy", Text: "To production?\nIt is Friday.\x1b[2J", Primary: "Go", Secondary: "No"})
+			d, _ := run.Ask(t.Context(), belay.Question{Title: "Deploy", Text: "To production?\nIt is Friday.\x1b[2J", Primary: "Go", Secondary: "No",
+				Preview: "See it", Look: func(context.Context) (string, error) { return seen, nil }})
 			answer <- d
 		}()
 		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -69,13 +72,19 @@ func TestApprovalsCommand(t *testing.T) {
 	}
 	id, answer := ask()
 	code, out, _ := belayIn(env, "approvals")
-	for _, want := range []string{id, "Deploy", "To production?", "It is Friday.", "Go / No", "deploy (call of shop)", "ann"} {
+	for _, want := range []string{id, "Deploy", "To production?", "It is Friday.", "Go / No", "deploy (call of shop)", "ann", "See it"} {
 		if code != ExitDone || !strings.Contains(out, want) {
 			t.Errorf("%d %q, want %q", code, out, want)
 		}
 	}
 	if strings.Contains(out, "\x1b") {
 		t.Errorf("%q moves the cursor", out)
+	}
+	for _, seen = range []string{"- one\n+\ttwo\x1b[2J", ""} {
+		want := strings.ReplaceAll(seen, "\x1b", "")
+		if code, out, said := belayIn(env, "approvals", "preview", id[:len(id)-6]); code != ExitDone || strings.TrimSpace(out) != want || (want == "") != strings.Contains(said, "nothing to see") {
+			t.Errorf("%d %q %q, want %q", code, out, said, want)
+		}
 	}
 	if code, out, said := belayIn(env, "approvals", "approve", id[:len(id)-6], "--reason", "fine"); code != ExitDone || !strings.Contains(out, "approved by op: fine") {
 		t.Errorf("%d %q %q", code, out, said)
@@ -85,6 +94,9 @@ func TestApprovalsCommand(t *testing.T) {
 	}
 	if code, _, said := belayIn(env, "approvals", "decline", id); code != ExitNothing || said == "" {
 		t.Errorf("twice: %d %q", code, said)
+	}
+	if code, out, said := belayIn(env, "approvals", "preview", id); code != ExitNothing || out != "" || !strings.Contains(said, "already decided") {
+		t.Errorf("a preview of what was decided: %d %q %q", code, out, said)
 	}
 	id, answer = ask()
 	if code, out, said := belayIn(env, "approvals", "decline", id, "--json"); code != ExitDone || !strings.Contains(out, `"declined"`) {
