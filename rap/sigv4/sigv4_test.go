@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -220,4 +222,31 @@ func FuzzAuthorization(f *testing.F) {
 			t.Errorf("%q, %v", who, err)
 		}
 	})
+}
+
+// TestRAP38_ReplaysSideBySide: a request that was recorded is refused after its time,
+// also when it is sent by many at the same moment.
+func TestRAP38_ReplaysSideBySide(t *testing.T) {
+	now := noon
+	v := verifier(t, &now)
+	r, body := sent(t, signer("AKIDANN", secret, ""), "/rap/invoke", "{}", nil)
+	if _, err := authenticate(v, r, body); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(time.Minute)
+	var passed atomic.Int32
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() {
+			for range 200 {
+				if _, err := authenticate(v, r, body); err == nil {
+					passed.Add(1)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := passed.Load(); n != 0 {
+		t.Errorf("%d of 3200 replays were let in", n)
+	}
 }

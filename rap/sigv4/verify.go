@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -53,6 +54,8 @@ var _ rap.Authenticator = (*Verifier)(nil)
 type Verifier struct {
 	o    VerifierOptions
 	keys map[string]Key
+
+	mu   sync.Mutex                           // looking and marking are one step
 	seen *belay.Tombstones[string, time.Time] // of verified requests
 }
 
@@ -232,8 +235,11 @@ func (v *Verifier) signAgain(r *http.Request, body []byte, c *claim, key Key, at
 	return again.signature, ok && slices.Equal(again.headers, c.headers)
 }
 
-// fresh reports whether the signature may still be used.
+// fresh reports whether the signature may still be used. Of many that come at the
+// same moment none may look while another one has the mark in its hands.
 func (v *Verifier) fresh(signature string, now time.Time) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
 	first, seen := v.seen.Take(signature)
 	if !seen {
 		first = now
