@@ -3,12 +3,15 @@ package rap
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/belayhq/belay"
 )
@@ -88,7 +91,10 @@ func (c certificates) Authenticate(r *http.Request, _ func() ([]byte, error)) (s
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		return "", ErrNoCredentials
 	}
-	leaf := r.TLS.VerifiedChains[0][0]
+	if !slices.ContainsFunc(r.TLS.VerifiedChains, inTime) {
+		return "", fmt.Errorf("%w: the client certificate has expired", ErrUnauthenticated)
+	}
+	leaf := r.TLS.VerifiedChains[0][0] // which all chains have
 	for _, u := range leaf.URIs {
 		if name, ok := c["uri:"+u.String()]; ok {
 			return name, nil
@@ -105,6 +111,13 @@ func (c certificates) Authenticate(r *http.Request, _ func() ([]byte, error)) (s
 		}
 	}
 	return "", fmt.Errorf("%w: the client certificate names no caller", ErrUnauthenticated)
+}
+
+// inTime reports whether every certificate of the chain is valid now. The TLS layer has
+// looked when the connection was made, and connections last for days.
+func inTime(chain []*x509.Certificate) bool {
+	now := time.Now()
+	return !slices.ContainsFunc(chain, func(c *x509.Certificate) bool { return now.Before(c.NotBefore) || now.After(c.NotAfter) })
 }
 
 // Challenge implements [Authenticator]. A certificate cannot be asked for by a

@@ -9,11 +9,15 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"errors"
+	"io"
+	"log"
 	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,13 +29,18 @@ import (
 // issue makes a certificate for a URI, signed by the authority, or an authority.
 func issue(t *testing.T, uri string, by *tls.Certificate) tls.Certificate {
 	t.Helper()
+	return issueUntil(t, uri, by, time.Now().Add(time.Hour))
+}
+
+func issueUntil(t *testing.T, uri string, by *tls.Certificate, end time.Time) tls.Certificate {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: "test"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: end, BasicConstraintsValid: true,
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IsCA: by == nil,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
@@ -109,6 +118,65 @@ func TestRAP38_MutualTLS(t *testing.T) {
 		t.Error(err)
 	}
 	w.stands(t)
+}
+
+// TestRAP38_ExpiredCertificates: no connection is made with one, and one that expires
+// while its connection is open is worth nothing on it from then on (RAP-32).
+func TestRAP38_ExpiredCertificates(t *testing.T) {
+	authority := issue(t, "", nil)
+	set, err := rap.NewToolset(rap.Manifest{Name: "files"}, echo())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := rap.NewHandler(rap.HandlerOptions{Toolset: set, Authenticator: rap.Certificates(map[string]string{"uri:spiffe://acme/ann": "ann"})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(authority.Leaf)
+	var connections atomic.Int32
+	web := httptest.NewUnstartedServer(h)
+	web.Config.ErrorLog = log.New(io.Discard, "", 0) // about the handshake that fails
+	web.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	web.TLS = &tls.Config{ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: pool}
+	web.StartTLS()
+	defer web.Close()
+	cancelWith := func(c tls.Certificate) func() (int, error) {
+		conf := web.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+		conf.Certificates = []tls.Certificate{c}
+		transport := &http.Transport{TLSClientConfig: conf}
+		t.Cleanup(transport.CloseIdleConnections)
+		return func() (int, error) {
+			resp, err := (&http.Client{Transport: transport}).Post(web.URL+rap.PathCancel, rap.ContentType, strings.NewReader(`{"thread_id":"t","tool_call_id":"c"}`))
+			if err != nil {
+				return 0, err
+			}
+			return resp.StatusCode, resp.Body.Close()
+		}
+	}
+	if status, err := cancelWith(issueUntil(t, "spiffe://acme/ann", &authority, time.Now().Add(-time.Minute)))(); err == nil {
+		t.Errorf("an expired certificate: %d", status)
+	}
+	end := time.Now().Add(3 * time.Second).Truncate(time.Second) // certificates know no parts of a second
+	cancel := cancelWith(issueUntil(t, "spiffe://acme/ann", &authority, end))
+	if status, err := cancel(); err != nil || status != http.StatusOK {
+		t.Fatal(status, err)
+	}
+	before := connections.Load()
+	time.Sleep(time.Until(end) + 10*time.Millisecond)
+	if status, err := cancel(); err != nil || status != http.StatusUnauthorized {
+		t.Errorf("a certificate that has expired since: %d, %v", status, err)
+	}
+	if connections.Load() != before {
+		t.Error("the connection was not kept; this says nothing")
+	}
+	if err := h.Close(t.Context(), belay.Cancellation{}); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestRAP38_WithoutCredentials only this machine itself is served: connections that
