@@ -44,6 +44,7 @@ type permission struct {
 	s    *session
 	t    *turn  // nil: it belongs to none
 	tool string // the tool call as which it is shown; "": none
+	look bool   // there is one to be had
 	got  chan belay.Choice
 }
 
@@ -57,17 +58,27 @@ func (b *Bridge) Permit(ctx context.Context, session belay.RunID, call *belay.Ru
 	if ctx.Err() != nil {
 		return belay.Decision{}, context.Cause(ctx)
 	}
-	p, err := b.putPermission(session, b.above(call), &a)
-	if err != nil {
+	p := &permission{got: make(chan belay.Choice, 1)}
+	if err := b.putPermission(p, session, b.above(call), &a, ""); err != nil {
 		return belay.Decision{}, err
 	}
 	choice, err := p.wait(ctx, b.ended)
+	if err == nil && choice == choiceLook {
+		var seen string
+		if seen, err = b.seen(ctx, &a); err == nil {
+			err = b.putPermission(p, session, b.above(call), &a, seen)
+		}
+		if err == nil {
+			choice, err = p.wait(ctx, b.ended)
+		}
+	}
 	b.lock()
 	defer b.unlock()
 	if err != nil && p.r.settle() && (p.t == nil || p.t.stop == nil || !p.t.stop.byEditor) {
 		p.r.tell()
 	}
-	b.showPermission(p, choice, ctx.Err() != nil && call.Cancellation() == nil)
+	elsewhere := (ctx.Err() != nil || errors.Is(err, belay.ErrDecided)) && call.Cancellation() == nil
+	b.showPermission(p, choice, elsewhere)
 	if err != nil {
 		return belay.Decision{}, err
 	}
@@ -89,48 +100,55 @@ func (b *Bridge) above(call *belay.Run) (ids []belay.RunID) {
 
 const maxAbove = 32
 
-// putPermission sends the question.
-func (b *Bridge) putPermission(session belay.RunID, above []belay.RunID, a *belay.Approval) (*permission, error) {
+// putPermission sends the question; once more, with what was seen, if that is not
+// empty.
+func (b *Bridge) putPermission(p *permission, session belay.RunID, above []belay.RunID, a *belay.Approval, seen string) error {
 	b.lock()
 	defer b.unlock()
-	p := &permission{got: make(chan belay.Choice, 1)}
 	for _, s := range b.sessions {
 		if s.front != nil && s.front.ID() == session {
 			p.s = s
 		}
 	}
 	if p.s == nil || p.s.id == "" || !b.known() {
-		return nil, errNoSession
+		return errNoSession
 	}
 	i := slices.IndexFunc(p.s.turns, func(t *turn) bool { return slices.Contains(above, t.run.ID()) })
 	if i >= 0 {
 		p.t = p.s.turns[i]
 	}
 	if b.reason != "" || b.editor.full() || p.t != nil && (p.t.settled || p.t.run.Cancellation() != nil) {
-		return nil, errNotNow
+		return errNotNow
+	}
+	text, news := a.Question.Text, "tool_call"
+	if seen != "" {
+		text, news = text+"\n\n"+seen, "tool_call_update"
 	}
 	ask := acp.Permission{Session: p.s.id, Title: a.Question.Title, Options: optionsOf(&a.Question)}
-	ask.ToolCall = acp.ToolCall{ID: "belay-" + a.ID.String(), Title: a.Question.Title, Kind: "other", Status: "pending", Content: textContent(a.Question.Text)}
+	if p.look = a.Question.Preview != "" && seen == ""; p.look {
+		ask.Options = withLook(ask.Options, a.Question.Preview)
+	}
+	ask.ToolCall = acp.ToolCall{ID: "belay-" + a.ID.String(), Title: a.Question.Title, Kind: "other", Status: "pending", Content: textContent(text)}
 	if b.version == acp.Version2 { // it needs no tool call to be about
-		ask.Title += "\n\n" + a.Question.Text
+		ask.Title += "\n\n" + text
 		ask.ToolCall = acp.ToolCall{}
 	} else {
 		p.tool = ask.ToolCall.ID
 	}
 	params, err := ask.Params(b.version)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if p.tool != "" {
-		b.tellTool(p.s, "tool_call", &ask.ToolCall)
+		b.tellTool(p.s, news, &ask.ToolCall)
 	}
 	p.r = &request{method: acp.MethodRequestPermission, s: p.s, t: p.t, reply: p.answered}
 	b.editor.expect(p.r)
 	if err := b.editor.say(func(dst []byte) []byte { return jsonrpc.AppendRequest(dst, p.r.hid, p.r.method, params) }); err != nil {
 		b.editor.forget(p.r)
-		return nil, fmt.Errorf("%w: %w", errNotNow, err)
+		return fmt.Errorf("%w: %w", errNotNow, err)
 	}
-	return p, nil
+	return nil
 }
 
 // optionsOf are the answers of a question. There is always one that is no yes.
@@ -165,6 +183,8 @@ func (p *permission) answered(e *jsonrpc.Envelope, line []byte) {
 			choice = belay.ChoiceDeclined
 		case o.Option == optionNone:
 			choice = belay.ChoiceDismissed
+		case o.Option == optionLook && p.look:
+			choice = choiceLook
 		}
 	}
 	p.r.settled = true
