@@ -111,7 +111,8 @@ func (c *call) watchForLife(ctx context.Context, giveUp time.Time, again string)
 	work := effort{}
 	grace := c.run.Cancellation().At.Add(c.policy.Ladder.Grace)
 	for {
-		if c.showsLife(grace) {
+		life, more := c.showsLife(grace)
+		if life {
 			return nil
 		}
 		if time.Now().After(giveUp) {
@@ -126,7 +127,7 @@ func (c *call) watchForLife(ctx context.Context, giveUp time.Time, again string)
 		timer := time.NewTimer(supervise.LifeWindow)
 		select {
 		case <-timer.C:
-		case <-c.alive:
+		case <-more:
 		case <-ctx.Done():
 		}
 		timer.Stop()
@@ -141,12 +142,13 @@ func (c *call) watchForLife(ctx context.Context, giveUp time.Time, again string)
 const watchAge = 100 * time.Millisecond
 
 // showsLife reports whether a message for the call came after the grace period,
-// in which it may end its work, or a process of it is alive.
-func (c *call) showsLife(grace time.Time) bool {
+// in which it may end its work, or a process of it is alive, and what tells of
+// the next message: nil if the caller is not settled yet, which may come late.
+func (c *call) showsLife(grace time.Time) (life bool, more <-chan struct{}) {
 	c.s.mu.Lock()
-	sign := c.sign
+	sign, more := c.sign, c.alive
 	c.s.mu.Unlock()
-	return sign.After(grace) || len(c.children(watchAge)) > 0
+	return sign.After(grace) || len(c.children(watchAge)) > 0, more
 }
 
 // lonely reports whether no other call was in flight since then, so that

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,6 +29,7 @@ func inMode(e Enforce, more ...func(*Config)) func(*Config) {
 // grace period: progress or a log message for the call, a process born during
 // the call, processor time of the only call.
 func TestForceAutoSignsOfLife(t *testing.T) {
+	t.Parallel()
 	cases := []struct {
 		name, tool, args string
 		flags            []string
@@ -140,6 +142,7 @@ func TestForceAutoLogIsASign(t *testing.T) {
 // verdict signalled, and the receipt says that a second Stop uses force. The
 // same Stop again by machinery changes nothing; a person's second Stop forces.
 func TestForceAutoKeepsTheObedient(t *testing.T) {
+	t.Parallel()
 	for name, args := range map[string]string{
 		"obedient":           `{"key":"k","n":100000,"ms":100}`,
 		"deaf, without sign": `{"key":"k","n":100000,"ms":100,"deaf":true}`,
@@ -182,6 +185,7 @@ func TestForceAutoKeepsTheObedient(t *testing.T) {
 // DESIGN 11.1, 11.16: lenient forces only on a person's second Stop; never and
 // observe do not force at all, and say so.
 func TestForceModesThatKeep(t *testing.T) {
+	t.Parallel()
 	cases := []struct {
 		name   string
 		change func(*Config)
@@ -257,4 +261,27 @@ func TestForceCircuit(t *testing.T) {
 	r.stop("4", false)
 	r.wantVerdict(r.receipt("4"), belay.Confirmed, belay.ScopeLocalTree)
 	r.echo()
+}
+
+// Who settles the caller may come late, on a busy machine after the grace: the
+// watch for signs of life is under way then, and shares no memory with it.
+func TestForceAutoBeforeTheCallerIsSettled(t *testing.T) {
+	t.Parallel()
+	r := legacy(t, linkOptions{cfg: func(c *Config) { c.Enforce = EnforceNever }})
+	r.tick("7", "w", `"n":60,"deaf":true,"quiet":true`)
+	r.s.mu.Lock()
+	c := r.s.calls["7"]
+	r.s.mu.Unlock()
+	run := r.runOf("7")
+	r.cancel("7", "")
+	r.until("the Stop is known", func() bool { return run.Cancellation() != nil })
+	var watch sync.WaitGroup
+	watch.Go(func() { _ = c.watchForLife(t.Context(), time.Now().Add(300*time.Millisecond), "") })
+	for end := time.Now().Add(200 * time.Millisecond); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		r.s.mu.Lock()
+		c.alive = make(chan struct{}, 1) // as stopLocked does
+		r.s.mu.Unlock()
+	}
+	watch.Wait()
+	r.saw("w", "done")
 }
