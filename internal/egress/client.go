@@ -1,7 +1,6 @@
 package egress
 
 import (
-	"context"
 	"crypto/tls"
 	"net"
 	"net/http"
@@ -23,8 +22,6 @@ const (
 	idleConnsPer   = 256
 )
 
-type plainKey struct{}
-
 // Client returns a client for addresses that the policy allows. It is to be ended
 // with CloseIdleConnections where connections wait.
 func (p Policy) Client(o ClientOptions) *http.Client {
@@ -36,33 +33,39 @@ func (p Policy) Client(o ClientOptions) *http.Client {
 		config = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 	config.MinVersion = max(config.MinVersion, tls.VersionTLS12)
-	dialer := &net.Dialer{Timeout: o.Timeout, ControlContext: p.control}
 	return &http.Client{
 		Timeout:       o.Timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: marking{&http.Transport{
-			DialContext: dialer.DialContext, TLSHandshakeTimeout: o.Timeout, TLSClientConfig: config,
-			MaxResponseHeaderBytes: maxHeader, DisableKeepAlives: o.Idle <= 0, IdleConnTimeout: o.Idle,
-			MaxIdleConns: idleConns, MaxIdleConnsPerHost: idleConnsPer,
-		}},
+		Transport:     byScheme{sealed: p.transport(o, config, false), plain: p.transport(o, config, true)},
 	}
 }
 
-// control looks at the address behind a name when a connection is made.
-func (p Policy) control(ctx context.Context, _, address string, _ syscall.RawConn) error {
-	plain, _ := ctx.Value(plainKey{}).(bool)
-	return p.checkDial(address, plain)
+// transport makes the connections of one kind. The address behind a name is looked
+// at whenever one is made.
+func (p Policy) transport(o ClientOptions, config *tls.Config, plain bool) *http.Transport {
+	dialer := &net.Dialer{Timeout: o.Timeout, Control: func(_, address string, _ syscall.RawConn) error { return p.checkDial(address, plain) }}
+	return &http.Transport{
+		DialContext: dialer.DialContext, TLSHandshakeTimeout: o.Timeout, TLSClientConfig: config,
+		MaxResponseHeaderBytes: maxHeader, DisableKeepAlives: o.Idle <= 0, IdleConnTimeout: o.Idle,
+		MaxIdleConns: idleConns, MaxIdleConnsPerHost: idleConnsPer,
+	}
 }
 
-// marking tells the dialer whether a request goes out in the clear. Connections of
-// the two kinds are never shared, so that what was looked at once holds for all
-// requests on it.
-type marking struct{ *http.Transport }
+// byScheme keeps requests that go out in the clear from the others, since their
+// connections are looked at with another rule: what was looked at once holds for
+// all requests on it.
+type byScheme struct{ sealed, plain *http.Transport }
 
 // RoundTrip implements [http.RoundTripper].
-func (m marking) RoundTrip(r *http.Request) (*http.Response, error) {
+func (b byScheme) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme == "http" {
-		r = r.WithContext(context.WithValue(r.Context(), plainKey{}, true))
+		return b.plain.RoundTrip(r)
 	}
-	return m.Transport.RoundTrip(r)
+	return b.sealed.RoundTrip(r)
+}
+
+// CloseIdleConnections is what [http.Client.CloseIdleConnections] asks for.
+func (b byScheme) CloseIdleConnections() {
+	b.sealed.CloseIdleConnections()
+	b.plain.CloseIdleConnections()
 }

@@ -99,7 +99,18 @@ func (p Policy) Check(text string) error {
 		return ErrOff
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.Opaque != "" || u.User != nil {
+	if err != nil {
+		return ErrURL
+	}
+	return p.CheckURL(u)
+}
+
+// CheckURL is Check for a URL that was parsed.
+func (p Policy) CheckURL(u *url.URL) error {
+	if p.Off {
+		return ErrOff
+	}
+	if u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.Opaque != "" || u.User != nil {
 		return ErrURL
 	}
 	ip, err := netip.ParseAddr(u.Hostname())
