@@ -95,12 +95,13 @@ func (j *Job) post(ctx context.Context, m Message) error {
 
 // attempt posts once, and says whether it may be tried again.
 func (h *Handler) attempt(ctx context.Context, to string, body []byte) (again bool, err error) {
+	ctx, end := context.WithTimeout(ctx, deliverWait)
+	defer end()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {
 		return false, errors.New("its callback URL cannot be used")
 	}
-	req.Header.Set("Content-Type", ContentType)
-	resp, err := h.client.Do(req)
+	resp, err := h.send(req)
 	switch {
 	case errors.Is(err, egress.ErrAddress):
 		return false, egress.ErrAddress
@@ -110,7 +111,9 @@ func (h *Handler) attempt(ctx context.Context, to string, body []byte) (again bo
 		return true, withoutAddress(err)
 	}
 	defer resp.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer))
+	if resp.ContentLength != 0 {
+		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxAnswer))
+	}
 	if resp.StatusCode >= 200 && resp.StatusCode < 300 {
 		return false, nil
 	}

@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
-	"mime"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -94,8 +92,10 @@ type Handler struct {
 	tree    *belay.Tree
 	ownTree bool
 	client  *http.Client
+	send    func(*http.Request) (*http.Response, error) // posts JSON by client
 	policy  egress.Policy
 	rates   *rates
+	crew    crew // for jobs
 
 	// draining is closed when Close begins: nobody waits for a next attempt any more.
 	draining chan struct{}
@@ -191,9 +191,18 @@ func NewHandler(o HandlerOptions) (*Handler, error) {
 	if h.tree == nil {
 		h.tree, h.ownTree = belay.NewTree(belay.Options{}), true
 	}
+	h.send = func(r *http.Request) (*http.Response, error) {
+		r.Header.Set("Content-Type", ContentType)
+		return h.client.Do(r)
+	}
 	if h.client == nil {
 		h.client = h.policy.Client(egress.ClientOptions{Timeout: deliverWait, Idle: deliverIdle})
+		h.send = func(r *http.Request) (*http.Response, error) {
+			r.Header = jsonHeader
+			return h.client.Transport.RoundTrip(r) // there are no redirects and cookies to see to
+		}
 	}
+	h.crew = newCrew(h.draining)
 	h.live, h.endLive = context.WithCancelCause(context.Background())
 	return h, nil
 }
@@ -284,8 +293,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
 	}
-	body := bodyOf(w, r, to.limit)
-	caller, err := h.o.Authenticator.Authenticate(r, body)
+	b := &body{w: w, r: r, limit: to.limit}
+	caller, err := h.o.Authenticator.Authenticate(r, b.read)
 	if err == nil && caller == "" {
 		err = fmt.Errorf("%w: the caller has no name", ErrUnauthenticated) // nobody is not somebody
 	}
@@ -293,35 +302,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.turnAway(w, r, err)
 		return
 	}
-	text, err := body()
+	text, err := b.read()
 	if err != nil {
 		h.turnAway(w, r, err)
 		return
 	}
 	to.serve(h, w, r, caller, text)
 }
-
-// bodyOf reads a body of at most limit bytes, when it is first asked for.
-func bodyOf(w http.ResponseWriter, r *http.Request, limit int) func() ([]byte, error) {
-	return sync.OnceValues(func() ([]byte, error) {
-		if r.ContentLength > int64(limit) {
-			return nil, fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrTooLarge, r.ContentLength, limit)
-		}
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyWait)) // not every connection has one
-		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(limit)))
-		if _, large := errors.AsType[*http.MaxBytesError](err); large {
-			return nil, fmt.Errorf("%w: at most %d bytes are allowed", ErrTooLarge, limit)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%w: the body could not be read", ErrMalformed)
-		}
-		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-		return body, nil
-	})
-}
-
-// bodyWait is how long a body may take.
-const bodyWait = 30 * time.Second
 
 // turnAway answers what went wrong before a route was reached, with an empty body.
 func (h *Handler) turnAway(w http.ResponseWriter, r *http.Request, err error) {
@@ -364,13 +351,6 @@ func refuse(w http.ResponseWriter, status int, text string) {
 	_, _ = w.Write(body)
 }
 
-// isJSON reports whether the body claims to be what it has to be (RAP-36).
-func isJSON(r *http.Request) bool {
-	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	charset := params["charset"]
-	return err == nil && kind == ContentType && (charset == "" || strings.EqualFold(charset, "utf-8"))
-}
-
 // base is the address of this Handler as the caller knows it.
 func (h *Handler) base(r *http.Request) string {
 	if h.o.BaseURL != "" {
@@ -381,10 +361,15 @@ func (h *Handler) base(r *http.Request) string {
 		scheme = "https"
 	}
 	// What a prefix that was stripped has been is in the line of the request.
-	prefix := ""
-	if u, err := url.ParseRequestURI(r.RequestURI); err == nil {
-		prefix, _ = strings.CutSuffix(u.EscapedPath(), r.URL.EscapedPath())
+	path, _, _ := strings.Cut(r.RequestURI, "?")
+	if !strings.HasPrefix(path, "/") { // the whole URL, as proxies are asked
+		u, err := url.ParseRequestURI(r.RequestURI)
+		if err != nil {
+			return scheme + "://" + r.Host
+		}
+		path = u.EscapedPath()
 	}
+	prefix, _ := strings.CutSuffix(path, r.URL.EscapedPath())
 	return scheme + "://" + r.Host + prefix
 }
 
@@ -439,8 +424,6 @@ func statusOf(err error) int {
 	return http.StatusBadGateway
 }
 
-// empty is the one answer to a cancel or close, whatever it did (RAP-33).
-func empty(w http.ResponseWriter) {
-	w.Header().Set("Content-Length", "0")
-	w.WriteHeader(http.StatusOK)
-}
+// empty is the one answer to a cancel or close, whatever it did (RAP-33): that of
+// a handler which writes nothing, 200 with Content-Length 0.
+func empty(http.ResponseWriter) {}

@@ -17,13 +17,13 @@ func (h *Handler) invoke(w http.ResponseWriter, r *http.Request, caller string, 
 		refuse(w, http.StatusBadRequest, "the content type must be "+ContentType)
 		return
 	}
-	inv, problem := ParseInvocation(body)
+	inv, callback, problem := parseInvocation(body)
 	if inv == nil {
 		refuse(w, http.StatusBadRequest, complaint(problem))
 		return
 	}
 	if h.o.Client == nil {
-		if err := h.policy.Check(inv.CallbackURL); err != nil {
+		if err := h.policy.CheckURL(callback); err != nil {
 			refuse(w, http.StatusBadRequest, "callback_url: "+err.Error())
 			return
 		}
@@ -57,8 +57,12 @@ func (h *Handler) admit(j *Job) error {
 	case h.held+len(j.inv.Arguments) > h.o.MaxHeld:
 		return fmt.Errorf("%w bytes of arguments in flight", belay.ErrTooMany)
 	}
+	// Two goroutines at most: what works, and what answers when it is stopped.
+	h.wg.Add(2)
+	j.parts.Store(2)
 	run, err := h.tree.Register(j.spec())
 	if err != nil {
+		h.wg.Add(-2)
 		return err
 	}
 	j.run = run
@@ -72,15 +76,11 @@ func (h *Handler) admit(j *Job) error {
 	h.active[j.caller]++
 	h.total++
 	h.held += len(j.inv.Arguments)
-	// Two goroutines at most: what works, and what answers when it is stopped.
-	h.wg.Add(2)
-	j.parts.Store(2)
 	if c, ok := h.early.Take(j.key); ok {
 		j.early = true
 		run.Cancel(c)
 	}
-	j.unfollow = afterStop(run, j.stopped)
-	go j.work()
+	h.crew.run(j.work, h.wg.Go)
 	return nil
 }
 
@@ -101,15 +101,20 @@ func (j *Job) spec() belay.Spec {
 	}
 	s := belay.Spec{
 		Kind: belay.KindCall, Name: name, Server: j.h.o.Server, Owner: j.Owner(),
-		Address: fmt.Sprintf("rap (%s, %s)", j.inv.GroupID, j.inv.ID),
+		Address: "rap (" + j.inv.GroupID + ", " + j.inv.ID + ")",
 		Labels:  map[string]string{"protocol": "rap", "thread_id": j.inv.GroupID, "tool_call_id": j.inv.ID},
-		Ladder:  j.h.o.Ladder, Queued: true,
+		Ladder:  j.h.o.Ladder, Queued: true, OnCancel: j.settle,
 	}
 	if j.h.o.Timeout > 0 {
 		s.Deadline = time.Now().Add(j.h.o.Timeout)
 	}
 	return s
 }
+
+// settle is the run's OnCancel: whoever waits for the call is answered beside it. It
+// is called, if at all, before the run could be finished, so that one of the two
+// answers, never both.
+func (j *Job) settle(*belay.Run, *belay.Cancellation) { go j.stopped() }
 
 // answered forgets a call whose last message was sent, or given up: it is known as
 // ended for a time, and its ids hit nothing any more.

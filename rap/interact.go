@@ -41,13 +41,12 @@ func (a *OAuth) check() error {
 
 // Append appends the message as JSON.
 func (a *OAuth) Append(dst []byte) ([]byte, error) {
-	return appendMessage(dst, a, struct {
-		Type    Type    `json:"type"`
-		GroupID string  `json:"group_id"`
-		ID      string  `json:"id"`
-		CallID  *string `json:"call_id,omitempty"`
-		AuthURL string  `json:"auth_url"`
-	}{TypeOAuth, a.GroupID, a.ID, a.CallID, a.AuthURL})
+	return appendMessage(dst, a, len(a.AuthURL), func(w *writer) {
+		w.text("group_id", a.GroupID)
+		w.text("id", a.ID)
+		w.optional("call_id", a.CallID)
+		w.text("auth_url", a.AuthURL)
+	})
 }
 
 // UserChoice asks the user to pick one of Choices; the call stays pending, and the
@@ -96,16 +95,15 @@ func (c *UserChoice) check() error {
 
 // Append appends the message as JSON.
 func (c *UserChoice) Append(dst []byte) ([]byte, error) {
-	return appendMessage(dst, c, struct {
-		Type        Type     `json:"type"`
-		GroupID     string   `json:"group_id"`
-		ID          string   `json:"id"`
-		CallID      *string  `json:"call_id,omitempty"`
-		Prompt      string   `json:"prompt"`
-		Choices     []string `json:"choices"`
-		Default     int      `json:"default"`
-		ResponseURL string   `json:"response_url"`
-	}{TypeChoice, c.GroupID, c.ID, c.CallID, c.Prompt, c.Choices, c.Default, c.ResponseURL})
+	return appendMessage(dst, c, len(c.Prompt), func(w *writer) {
+		w.text("group_id", c.GroupID)
+		w.text("id", c.ID)
+		w.optional("call_id", c.CallID)
+		w.text("prompt", c.Prompt)
+		w.texts("choices", c.Choices)
+		w.integer("default", c.Default)
+		w.text("response_url", c.ResponseURL)
+	})
 }
 
 // Selection answers a [UserChoice] (RAP-83). Whether the index is in range only
@@ -165,12 +163,11 @@ func (v *ViewUpdate) check() error {
 
 // Append appends the message as JSON.
 func (v *ViewUpdate) Append(dst []byte) ([]byte, error) {
-	return appendMessage(dst, v, struct {
-		Type     Type            `json:"type"`
-		GroupID  string          `json:"group_id"`
-		ViewType string          `json:"view_type"`
-		Content  json.RawMessage `json:"content"`
-	}{TypeView, v.GroupID, v.ViewType, v.Content})
+	return appendMessage(dst, v, len(v.Content), func(w *writer) {
+		w.text("group_id", v.GroupID)
+		w.text("view_type", v.ViewType)
+		w.raw("content", v.Content)
+	})
 }
 
 // ErrorText is text as the protocol wants the text of a failed call: it begins

@@ -3,6 +3,8 @@ package rap
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/belayhq/belay/jsonrpc"
@@ -25,18 +27,28 @@ type Invocation struct {
 // with an invocation that can be answered, and is to be answered with that error
 // as its result; with every other error there is no invocation.
 func ParseInvocation(body []byte) (*Invocation, error) {
-	o := readObject(body, MaxInvocation, "operation", "arguments", "id", "call_id", "callback_url", "group_id", "thread_ancestors", "user_id")
+	inv, _, err := parseInvocation(body)
+	return inv, err
+}
+
+var invocationKeys = []string{"operation", "arguments", "id", "call_id", "callback_url", "group_id", "thread_ancestors", "user_id"}
+
+// parseInvocation is ParseInvocation for whoever needs the parsed callback URL, too.
+func parseInvocation(body []byte) (*Invocation, *url.URL, error) {
+	o := readObject(body, MaxInvocation, invocationKeys...)
 	var inv Invocation
 	inv.ID = o.id("id")
 	inv.GroupID = o.id("group_id")
 	inv.CallbackURL = o.text("callback_url", MaxURL)
+	var callback *url.URL
 	if o.err == nil {
-		if _, err := CheckURL(inv.CallbackURL); err != nil {
+		var err error
+		if callback, err = CheckURL(inv.CallbackURL); err != nil {
 			o.failf("callback_url", "cannot be used: %v", err)
 		}
 	}
 	if o.err != nil {
-		return nil, o.err
+		return nil, nil, o.err
 	}
 	// From here on there is somebody who can be told.
 	if id, ok := o.optional("call_id", MaxID); ok {
@@ -52,17 +64,22 @@ func ParseInvocation(body []byte) (*Invocation, error) {
 		err = inv.checkRest()
 	}
 	if err != nil {
-		return &inv, fmt.Errorf("%w: %w", ErrArguments, err)
+		return &inv, callback, fmt.Errorf("%w: %w", ErrArguments, err)
 	}
-	return &inv, nil
+	return &inv, callback, nil
 }
 
 // Append appends the invocation as JSON.
 func (inv *Invocation) Append(dst []byte) ([]byte, error) {
-	if err := checkAddress(inv.GroupID, inv.ID, inv.CallID); err != nil {
+	if _, err := CheckURL(inv.CallbackURL); err != nil {
 		return dst, err
 	}
-	if _, err := CheckURL(inv.CallbackURL); err != nil {
+	return inv.append(dst)
+}
+
+// append is Append for a callback URL that is known to be good.
+func (inv *Invocation) append(dst []byte) ([]byte, error) {
+	if err := checkAddress(inv.GroupID, inv.ID, inv.CallID); err != nil {
 		return dst, err
 	}
 	if err := inv.checkRest(); err != nil {
@@ -71,11 +88,24 @@ func (inv *Invocation) Append(dst []byte) ([]byte, error) {
 	if !isKind(inv.Arguments, jsonrpc.ObjectValue) {
 		return dst, fmt.Errorf("%w: arguments must be an object", ErrMalformed)
 	}
-	out, err := appendJSON(dst, inv)
-	if err == nil && len(out)-len(dst) > MaxInvocation {
+	w := newWriter(slices.Grow(dst, len(inv.Arguments)+len(inv.CallbackURL)+256))
+	w.text("operation", inv.Operation)
+	w.raw("arguments", inv.Arguments)
+	w.text("id", inv.ID)
+	w.optional("call_id", inv.CallID)
+	w.text("callback_url", inv.CallbackURL)
+	w.text("group_id", inv.GroupID)
+	if len(inv.ThreadAncestors) > 0 {
+		w.texts("thread_ancestors", inv.ThreadAncestors)
+	}
+	if inv.UserID != "" {
+		w.text("user_id", inv.UserID)
+	}
+	out := w.end()
+	if len(out)-len(dst) > MaxInvocation {
 		return dst, fmt.Errorf("%w: an invocation of %d bytes, at most %d are allowed", ErrTooLarge, len(out)-len(dst), MaxInvocation)
 	}
-	return out, err
+	return out, nil
 }
 
 // checkRest is about what can be wrong although the call can be answered.

@@ -30,11 +30,10 @@ type Job struct {
 
 	// live is the run's context, which also ends when the last message goes out:
 	// what the tool still sends then is not sent.
-	live     context.Context
-	endLive  context.CancelCauseFunc
-	unfollow func() bool // takes back the goroutine that answers a Stop
-	parts    atomic.Int32
-	sending  chan struct{} // holds a token while a message is posted: their order is that of the calls
+	live    context.Context
+	endLive context.CancelCauseFunc
+	parts   atomic.Int32  // of its two goroutines, how many have not ended, or may yet begin
+	sending chan struct{} // holds a token while a message is posted: their order is that of the calls
 
 	returned chan struct{} // closed when the work has returned
 	spoke    chan struct{} // closed by the first Partial after a Stop
@@ -58,12 +57,6 @@ func (j *Job) prepare() {
 // contextOf is the run's context with an end of its own.
 func contextOf(r *belay.Run) (context.Context, context.CancelCauseFunc) {
 	return context.WithCancelCause(r.Context())
-}
-
-// afterStop calls f on a goroutine of its own when the run is stopped. What it
-// returns takes that back, and reports whether f will never be called.
-func afterStop(r *belay.Run, f func()) (unfollow func() bool) {
-	return context.AfterFunc(r.Context(), f)
 }
 
 // Operation is the tool's name.
@@ -175,9 +168,7 @@ func (j *Job) conclude(res Result, err error) {
 		outcome = belay.Failed
 	}
 	if j.run.Finish(outcome) {
-		if j.unfollow() {
-			defer j.part() // nobody will answer a Stop any more
-		}
+		defer j.part() // nobody will answer a Stop any more
 		j.deliverFinal(j.resultOf(res, err))
 		return
 	}
@@ -214,9 +205,9 @@ const viaRAP = "rap"
 // it has something, and without it when the time for it is over.
 func (j *Job) stopped() {
 	defer j.part()
-	if j.run.Info().Outcome != belay.Cancelled {
-		return // it had ended; this Stop was about what is left below it
-	}
+	j.h.mu.Lock() // under which it is admitted: others know a run before its job does
+	run := j.run
+	j.h.mu.Unlock()
 	if j.goesOn() {
 		j.mu.Lock()
 		j.final = true
@@ -225,7 +216,7 @@ func (j *Job) stopped() {
 		j.h.answered(j)
 		return
 	}
-	cause, wait := j.run.Cancellation(), j.h.o.PartialWait
+	cause, wait := run.Cancellation(), j.h.o.PartialWait
 	if cause.Via == viaRAP && cause.Cause == belay.CauseUser {
 		wait = j.h.o.OwnWait
 	}
@@ -243,7 +234,7 @@ func (j *Job) stopped() {
 	ended = ended && !j.unproven
 	j.mu.Unlock()
 	if partial != "" {
-		j.run.Partial(partial)
+		run.Partial(partial)
 	}
 	text := stoppedText(cause, partial, !ended)
 	if j.early {

@@ -171,7 +171,7 @@ func (h *Handler) serveChoice(w http.ResponseWriter, r *http.Request, token stri
 		w.WriteHeader(http.StatusNotFound)
 		return
 	}
-	body, err := bodyOf(w, r, MaxNotice)()
+	body, err := readBody(w, r, MaxNotice)
 	if err != nil {
 		h.turnAway(w, r, err)
 		return

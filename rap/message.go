@@ -2,6 +2,7 @@ package rap
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/belayhq/belay/jsonrpc"
 )
@@ -32,20 +33,21 @@ type Message interface {
 	Append(dst []byte) ([]byte, error)
 }
 
+// messageKeys are the members of all messages.
+var messageKeys = []string{
+	"type", "group_id", "id", "call_id", "text", "content", "display_as", "subscription",
+	"tool_call_id", "associative", "final", "auth_url", "prompt", "choices", "default", "response_url", "view_type",
+}
+
 // ParseMessage reads a message to a callback URL by its tag. What it refuses is
 // to be answered with 400, and leaves the call pending.
 func ParseMessage(body []byte) (Message, error) {
-	o := readObject(body, MaxMessage, "type",
-		"group_id", "id", "call_id", "text", "content", "display_as", "subscription",
-		"tool_call_id", "associative", "final", "auth_url", "prompt", "choices", "default", "response_url", "view_type")
+	o := readObject(body, MaxMessage, messageKeys...)
 	t := Type(o.text("type", MaxName))
 	if o.err != nil {
 		return nil, o.err
 	}
-	var m interface {
-		Message
-		check() error
-	}
+	var m checked
 	switch t {
 	case TypeResult:
 		m = readResult(o)
@@ -104,26 +106,35 @@ func (e *SubscriptionEvent) check() error { return checkAddress(e.GroupID, e.Too
 
 // Append appends the event as JSON.
 func (e *SubscriptionEvent) Append(dst []byte) ([]byte, error) {
-	return appendMessage(dst, e, struct {
-		Type        Type   `json:"type"`
-		GroupID     string `json:"group_id"`
-		ToolCallID  string `json:"tool_call_id"`
-		Text        string `json:"text"`
-		Associative bool   `json:"associative,omitempty"`
-		Final       bool   `json:"final,omitempty"`
-	}{TypeSubscription, e.GroupID, e.ToolCallID, e.Text, e.Associative, e.Final})
+	return appendMessage(dst, e, len(e.Text), func(w *writer) {
+		w.text("group_id", e.GroupID)
+		w.text("tool_call_id", e.ToolCallID)
+		w.text("text", e.Text)
+		w.flag("associative", e.Associative)
+		w.flag("final", e.Final)
+	})
 }
 
-// appendMessage checks m and appends wire, which is how m is written.
-func appendMessage(dst []byte, m interface{ check() error }, wire any) ([]byte, error) {
+// checked is a message that can say what is wrong with it.
+type checked interface {
+	Message
+	check() error
+}
+
+// appendMessage checks m and appends it: its tag, and what rest writes, which is
+// about so many bytes.
+func appendMessage(dst []byte, m checked, size int, rest func(*writer)) ([]byte, error) {
 	if err := m.check(); err != nil {
 		return dst, err
 	}
-	out, err := appendJSON(dst, wire)
-	if err == nil && len(out)-len(dst) > MaxMessage {
+	w := newWriter(slices.Grow(dst, size+256))
+	w.text("type", string(m.Type()))
+	rest(w)
+	out := w.end()
+	if len(out)-len(dst) > MaxMessage {
 		return dst, fmt.Errorf("%w: a message of %d bytes, at most %d are allowed", ErrTooLarge, len(out)-len(dst), MaxMessage)
 	}
-	return out, err
+	return out, nil
 }
 
 // rawArray and rawObject read members that are passed on unread.

@@ -14,20 +14,25 @@ import (
 // link is how requests get to one tool server: the client with its TLS, and
 // what proves who sends them.
 type link struct {
-	client *http.Client
-	sign   Signer // nil: nothing, or the client does it
+	send func(*http.Request) (*http.Response, error)
+	own  bool   // send changes no header
+	sign Signer // nil: nothing, or the client does it
 }
 
-// newLink makes a client its own that follows no redirect: what was meant for one
-// server, credentials included, never goes to another.
+// newLink is a link that follows no redirect: what was meant for one server,
+// credentials included, never goes to another. Each request has a time of its own,
+// so that without cookies nothing is left that a client would add to its transport.
 func newLink(c *http.Client, s Signer) link {
 	if c == nil {
-		c = &http.Client{Transport: sharedTransport}
+		return link{send: sharedTransport.RoundTrip, own: true, sign: s}
+	}
+	if t, ok := c.Transport.(*http.Transport); ok && c.Jar == nil {
+		return link{send: t.RoundTrip, own: true, sign: s}
 	}
 	own := *c
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	own.Timeout = 0 // every request has a time of its own
-	return link{&own, s}
+	own.Timeout = 0
+	return link{send: own.Do, sign: s}
 }
 
 // sharedTransport serves everybody who brings no client. Many calls go to few
@@ -45,15 +50,19 @@ func (l link) do(ctx context.Context, method, to string, body []byte) (*http.Res
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, withoutURL(err))
 	}
-	if method == http.MethodPost {
-		r.Header["Content-Type"] = jsonType
+	switch {
+	case method != http.MethodPost:
+	case l.own && l.sign == nil:
+		r.Header = jsonHeader
+	default:
+		r.Header["Content-Type"] = jsonHeader["Content-Type"]
 	}
 	if l.sign != nil {
 		if err := l.sign.Sign(r, body); err != nil {
 			return nil, fmt.Errorf("the request could not be signed: %w", err)
 		}
 	}
-	resp, err := l.client.Do(r) //nolint:gosec // G704: as above
+	resp, err := l.send(r)
 	switch {
 	case err == nil:
 		return resp, nil
@@ -71,12 +80,15 @@ func (l link) post(ctx context.Context, to string, body []byte) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10)
+	if resp.ContentLength != 0 {
+		_, _ = io.CopyN(io.Discard, resp.Body, 4<<10)
+	}
 	_ = resp.Body.Close()
 	return resp.StatusCode, nil
 }
 
-var jsonType = []string{ContentType}
+// jsonHeader is the header of a post; not to be changed.
+var jsonHeader = http.Header{"Content-Type": {ContentType}}
 
 // withoutURL is the reason of a failed request alone.
 func withoutURL(err error) error {

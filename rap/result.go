@@ -104,23 +104,13 @@ func (r *ToolResult) Append(dst []byte) ([]byte, error) {
 	if len(r.Content) > 0 && r.Text == "" {
 		text = nil
 	}
-	items := make([]any, len(r.Content))
-	for i, item := range r.Content {
-		if items[i] = item; item.Type == ItemText { // its text is written even when it is empty
-			items[i] = struct {
-				Type string `json:"type"`
-				Text string `json:"text"`
-			}{item.Type, item.Text}
-		}
-	}
-	return appendMessage(dst, r, struct {
-		Type         Type            `json:"type"`
-		GroupID      string          `json:"group_id"`
-		ID           string          `json:"id"`
-		CallID       *string         `json:"call_id,omitempty"`
-		Text         *string         `json:"text,omitempty"`
-		Content      []any           `json:"content,omitempty"`
-		DisplayAs    json.RawMessage `json:"display_as,omitempty"`
-		Subscription bool            `json:"subscription,omitempty"`
-	}{TypeResult, r.GroupID, r.ID, r.CallID, text, items, r.DisplayAs, r.Subscription})
+	return appendMessage(dst, r, len(r.Text), func(w *writer) {
+		w.text("group_id", r.GroupID)
+		w.text("id", r.ID)
+		w.optional("call_id", r.CallID)
+		w.optional("text", text)
+		w.items("content", r.Content)
+		w.raw("display_as", r.DisplayAs)
+		w.flag("subscription", r.Subscription)
+	})
 }

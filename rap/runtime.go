@@ -131,6 +131,9 @@ type Runtime struct {
 	notify *Notifier
 	life   context.Context
 	end    context.CancelCauseFunc
+	crew   crew // for what posts invocations
+
+	draining chan struct{} // closed when Close begins
 
 	mu       sync.Mutex // guards the fields below; never held together with a thread's
 	callback string     // without a slash at its end
@@ -140,7 +143,7 @@ type Runtime struct {
 	threads  map[string]*Thread
 	calls    map[tokenKey]*slot // by the digest of the callback token; of ended ones for a while
 	subs     map[tokenKey]*Subscription
-	ended    []endedCall // oldest first
+	ended    endedCalls
 	pending  int
 	closed   bool
 	wg       sync.WaitGroup // of goroutines; Add under mu while !closed
@@ -151,13 +154,8 @@ type Runtime struct {
 type slot struct {
 	th   *Thread
 	id   string
-	rate *meter
+	rate meter
 	call *Pending // nil: it has its result; guarded by Runtime.mu
-}
-
-type endedCall struct {
-	key tokenKey
-	at  time.Time
 }
 
 // server is a [Server] made ready.
@@ -170,7 +168,7 @@ type server struct {
 	cached   *Manifest  // the last good one
 	instance Instance   // whose manifest it is
 	pending  map[*Pending]struct{}
-	wake     chan struct{} // closed and replaced when a call leaves pending
+	wake     chan struct{} // closed when a call leaves pending; nil: nobody waits for that
 }
 
 // NewRuntime returns a runtime. Subscriptions in the store are live again. Errors
@@ -188,8 +186,9 @@ func NewRuntime(o RuntimeOptions) (*Runtime, error) {
 	rt := &Runtime{
 		o: o, log: o.Log,
 		servers: map[string]*server{}, threads: map[string]*Thread{},
-		calls: map[tokenKey]*slot{}, subs: map[tokenKey]*Subscription{},
+		calls: map[tokenKey]*slot{}, subs: map[tokenKey]*Subscription{}, draining: make(chan struct{}),
 	}
+	rt.crew = newCrew(rt.draining)
 	rt.life, rt.end = context.WithCancelCause(context.Background())
 	var err error
 	if rt.notify, err = NewNotifier(NotifierOptions{Timeout: o.NotifyTimeout, Log: o.Log}); err != nil {
@@ -268,7 +267,7 @@ func sameSigner(a, b Signer) bool {
 }
 
 func newServer(o *Server) (*server, error) {
-	s := &server{Server: *o, link: newLink(o.Client, o.Sign), pending: map[*Pending]struct{}{}, wake: make(chan struct{})}
+	s := &server{Server: *o, link: newLink(o.Client, o.Sign), pending: map[*Pending]struct{}{}}
 	switch {
 	case s.Name == "":
 		return nil, fmt.Errorf("%w: a server needs a name", ErrMalformed)
@@ -342,7 +341,7 @@ func (rt *Runtime) spawn(f func()) bool {
 	if rt.closed {
 		return false
 	}
-	rt.wg.Go(f)
+	rt.crew.run(f, rt.wg.Go)
 	return true
 }
 
@@ -361,7 +360,10 @@ func (rt *Runtime) Close(ctx context.Context, c belay.Cancellation) error {
 	for _, th := range rt.threads {
 		threads = append(threads, th)
 	}
-	rt.closed = true
+	if !rt.closed {
+		rt.closed = true
+		close(rt.draining)
+	}
 	rt.mu.Unlock()
 	for _, th := range threads {
 		th.shut(c, true)

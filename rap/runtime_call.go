@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"net/http"
@@ -46,7 +47,6 @@ type Pending struct {
 	inv    Invocation
 	key    tokenKey
 	tool   string
-	rate   meter
 
 	done chan struct{} // closed when the call is over for the runtime
 	told chan struct{} // closed when a Stop has been handed to all deliveries
@@ -95,7 +95,7 @@ func (th *Thread) Invoke(o CallOptions) (*Pending, error) {
 	if err := c.register(token); err != nil {
 		return nil, err
 	}
-	body, err := c.inv.Append(nil)
+	body, err := c.inv.append(nil)            // whose callback URL is that of SetCallback, and a token
 	c.o.Arguments, c.inv.Arguments = nil, nil // they can be large, and a call is remembered for a while
 	if err == nil {
 		err = c.begin(body)
@@ -168,8 +168,13 @@ func (c *Pending) register(token string) error {
 	return nil
 }
 
-// labelled are the labels of a run of this protocol.
+var protocolLabel = map[string]string{"protocol": "rap"}
+
+// labelled are the labels of a run of this protocol; not to be changed.
 func labelled(labels map[string]string) map[string]string {
+	if len(labels) == 0 {
+		return protocolLabel // the run makes its own copy
+	}
 	own := make(map[string]string, len(labels)+1)
 	own["protocol"] = "rap"
 	maps.Copy(own, labels)
@@ -188,7 +193,7 @@ func (c *Pending) begin(body []byte) error {
 		return nil // it was stopped a moment ago
 	}
 	rt.mu.Lock()
-	rt.calls[c.key] = &slot{th: th, id: c.inv.ID, rate: &c.rate, call: c}
+	rt.calls[c.key] = &slot{th: th, id: c.inv.ID, call: c}
 	rt.pending++
 	rt.mu.Unlock()
 	th.calls[c.inv.ID] = c
@@ -272,11 +277,10 @@ func (c *Pending) send(body []byte) {
 	if !c.run.Start() {
 		return // it was stopped; settle and Tell see to the rest
 	}
-	stop := c.run.Context() // ends with the Stop, and the retries with it
 	var err error
 	for try := 0; ; try++ {
 		var again bool
-		if again, err = c.attempt(stop, body); !again {
+		if again, err = c.attempt(body); !again {
 			break
 		}
 		if try == len(retryWaits) {
@@ -287,7 +291,7 @@ func (c *Pending) send(body []byte) {
 		select {
 		case <-timer.C:
 		case <-c.done:
-		case <-stop.Done():
+		case <-c.run.Context().Done(): // a Stop ends the retries
 		case <-c.th.rt.life.Done():
 			timer.Stop()
 			return
@@ -307,21 +311,21 @@ func (c *Pending) send(body []byte) {
 // A post that is under way is not broken off by the Stop: net/http closes the
 // connection of a request whose context ends, also when the answer came in that
 // moment and the connection was given to the next request, which is the cancel.
-func (c *Pending) attempt(stop context.Context, body []byte) (again bool, err error) {
+func (c *Pending) attempt(body []byte) (again bool, err error) {
 	rt := c.th.rt
-	to, l, in, err := c.endpoint(stop)
+	to, in, err := c.endpoint()
 	if err != nil {
-		return !errors.Is(err, ErrManifest) && stop.Err() == nil, err
+		return !errors.Is(err, ErrManifest) && c.run.Cancellation() == nil, err
 	}
 	if !c.maySend(in) {
 		return false, nil
 	}
 	ctx, end := context.WithTimeoutCause(rt.life, rt.o.PostTimeout, slowError(rt.o.PostTimeout))
 	defer end()
-	status, err := l.post(ctx, to, body)
+	status, err := c.server.link.post(ctx, to, body)
 	c.posted()
 	switch {
-	case c.isOver() || stop.Err() != nil:
+	case c.isOver() || c.run.Cancellation() != nil:
 		return false, nil // the result was faster than the acknowledgement, or it was stopped
 	case err != nil:
 		return true, err
@@ -335,21 +339,25 @@ func (c *Pending) attempt(stop context.Context, body []byte) (again bool, err er
 
 // endpoint is where the invocation goes now. A server that was started anew has
 // another port, and says so.
-func (c *Pending) endpoint(ctx context.Context) (string, link, Instance, error) {
-	s, rt := c.server, c.th.rt
-	base, in, err := s.up(ctx)
-	if err != nil {
-		return "", link{}, nil, err
+func (c *Pending) endpoint() (string, Instance, error) {
+	s := c.server
+	var in Instance
+	if s.Process != nil {
+		var err error
+		if _, in, err = s.up(c.run.Context()); err != nil {
+			return "", nil, err
+		}
 	}
 	s.mu.Lock()
 	m, same := s.cached, s.instance == in
 	s.mu.Unlock()
 	if m == nil || !same {
-		if m, err = rt.manifest(ctx, s); err != nil {
-			return "", link{}, nil, err
+		var err error
+		if m, err = c.th.rt.manifest(c.run.Context(), s); err != nil {
+			return "", nil, err
 		}
 	}
-	return m.Endpoint, rt.linkTo(s, base, m.Endpoint, true), in, nil
+	return m.Endpoint, in, nil
 }
 
 // maySend notes that the server may know of the call from here on; false if it
@@ -415,7 +423,9 @@ func (c *Pending) endLocked(r *ToolResult, err error) {
 	}
 	c.over, c.result, c.err = true, r, err
 	close(c.done)
-	c.th.rt.log.Debug("a call has ended", "server", c.server.Name, "operation", c.tool, "run", c.run.ID(), "took", time.Since(c.run.Started()), "error", err) // RAP-42
+	if log := c.th.rt.log; log.Enabled(context.Background(), slog.LevelDebug) { // RAP-42
+		log.Debug("a call has ended", "server", c.server.Name, "operation", c.tool, "run", c.run.ID(), "took", time.Since(c.run.Started()), "error", err)
+	}
 	if c.dismiss != nil {
 		why := err
 		if why == nil {
@@ -447,14 +457,10 @@ func (rt *Runtime) retire(key tokenKey, done bool) {
 		return // it was never known
 	}
 	if done {
-		at.call, at.rate = nil, &meter{}
+		at.call = nil
 	}
 	rt.pending--
-	rt.ended = append(rt.ended, endedCall{key, now})
-	for len(rt.ended) > maxEnded || now.Sub(rt.ended[0].at) > KeepCallbacks {
-		delete(rt.calls, rt.ended[0].key)
-		rt.ended = rt.ended[1:]
-	}
+	rt.ended.put(key, now, func(old tokenKey) { delete(rt.calls, old) })
 }
 
 // forget takes back a call that came to nothing.
@@ -476,8 +482,10 @@ func (s *server) leave(c *Pending) {
 	defer s.mu.Unlock()
 	if _, ok := s.pending[c]; ok {
 		delete(s.pending, c)
-		close(s.wake)
-		s.wake = make(chan struct{})
+		if s.wake != nil {
+			close(s.wake)
+			s.wake = nil
+		}
 	}
 }
 
@@ -490,6 +498,9 @@ func (s *server) others(c *Pending) (list []string, changed <-chan struct{}) {
 		if other != c {
 			list = append(list, other.inv.ID)
 		}
+	}
+	if s.wake == nil {
+		s.wake = make(chan struct{})
 	}
 	return list, s.wake
 }

@@ -2,8 +2,6 @@ package rap
 
 import (
 	"errors"
-	"io"
-	"mime"
 	"net/http"
 	"strings"
 	"sync"
@@ -44,20 +42,22 @@ func (rt *Runtime) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
 	}
-	to, s := rt.lookup(key)
-	if to.th == nil && s == nil {
+	at, c, s := rt.lookup(key)
+	if at == nil && s == nil {
 		rt.log.Debug("a message came to an unknown or expired callback URL; it was dropped")
 		w.WriteHeader(http.StatusNotFound)
 		return
 	}
 	m, status := rt.read(w, r)
 	if m != nil {
-		status = rt.take(m, to, s)
+		status = rt.take(m, at, c, s)
 	}
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "1")
 	}
-	w.WriteHeader(status)
+	if status != http.StatusOK { // which is what a handler that writes nothing says
+		w.WriteHeader(status)
+	}
 }
 
 // token is the digest of the token in a path.
@@ -72,14 +72,15 @@ func (rt *Runtime) token(path string) (tokenKey, bool) {
 	return keyOf(text)
 }
 
-// lookup is what a token leads to; the zero slot: no call.
-func (rt *Runtime) lookup(key tokenKey) (slot, *Subscription) {
+// lookup is what a token leads to: a call's slot, with the call unless it has its
+// result, and a subscription; nil where there is none.
+func (rt *Runtime) lookup(key tokenKey) (*slot, *Pending, *Subscription) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	if at := rt.calls[key]; at != nil {
-		return *at, rt.subs[key]
+		return at, at.call, rt.subs[key]
 	}
-	return slot{}, rt.subs[key]
+	return nil, nil, rt.subs[key]
 }
 
 // reading is a place among those whose bodies are read.
@@ -87,12 +88,9 @@ var reading = make(chan struct{}, maxCallbacks)
 
 // read reads one message; nil with the status that says what was wrong.
 func (rt *Runtime) read(w http.ResponseWriter, r *http.Request) (Message, int) {
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != ContentType {
+	if !isJSON(r) {
 		rt.log.Warn("a tool server sent something that is no JSON; it was refused", "type", r.Header.Get("Content-Type"))
 		return nil, http.StatusBadRequest
-	}
-	if r.ContentLength > MaxMessage {
-		return nil, http.StatusRequestEntityTooLarge
 	}
 	select {
 	case reading <- struct{}{}:
@@ -100,12 +98,11 @@ func (rt *Runtime) read(w http.ResponseWriter, r *http.Request) (Message, int) {
 	default:
 		return nil, http.StatusServiceUnavailable
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(callbackWait))
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxMessage))
+	body, err := readBody(w, r, MaxMessage)
+	if errors.Is(err, ErrTooLarge) {
+		return nil, http.StatusRequestEntityTooLarge
+	}
 	if err != nil {
-		if _, large := errors.AsType[*http.MaxBytesError](err); large {
-			return nil, http.StatusRequestEntityTooLarge
-		}
 		return nil, http.StatusBadRequest
 	}
 	m, err := ParseMessage(body)
@@ -116,15 +113,16 @@ func (rt *Runtime) read(w http.ResponseWriter, r *http.Request) (Message, int) {
 	return m, 0
 }
 
-// callbackWait bounds how long a body may take.
-const callbackWait = 30 * time.Second
-
 // take hands a message to the call or subscription of its token, under the lock of
 // the thread (RAP-70), and returns the status of the answer.
-func (rt *Runtime) take(m Message, to slot, s *Subscription) int {
-	c, th, id, rate := to.call, to.th, to.id, to.rate
+func (rt *Runtime) take(m Message, at *slot, c *Pending, s *Subscription) int {
+	var th *Thread
+	var id string
+	var rate *meter
 	if s != nil {
 		th, id, rate = s.th, s.ID, &s.rate
+	} else {
+		th, id, rate = at.th, at.id, &at.rate
 	}
 	group, of := m.Address()
 	if group != th.id || of != id && m.Type() != TypeView {

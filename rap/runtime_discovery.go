@@ -296,9 +296,9 @@ func sameHost(a, b *url.URL) bool { return a.Scheme == b.Scheme && a.Host == b.H
 
 // linkTo is how an address that the server named is posted to: with the server's
 // credentials only where they belong.
-func (rt *Runtime) linkTo(s *server, base Base, address string, endpoint bool) link {
+func (rt *Runtime) linkTo(s *server, base Base, address string) link {
 	u, err := url.Parse(address)
-	if err == nil && (endpoint || sameHost(&base.url, u)) {
+	if err == nil && sameHost(&base.url, u) {
 		return s.link
 	}
 	return newLink(rt.o.Foreign, nil)

@@ -90,7 +90,7 @@ func (c *Pending) chooseLocked(m *UserChoice) {
 				selected = i
 			}
 		}
-		if err := c.answer(ctx, rt.linkTo(c.server, base, m.ResponseURL, false), m.ResponseURL, selected); err != nil {
+		if err := c.answer(ctx, rt.linkTo(c.server, base, m.ResponseURL), m.ResponseURL, selected); err != nil {
 			rt.log.Warn("the answer to a choice did not arrive", "run", c.run.ID(), "error", err)
 		}
 	})
