@@ -72,6 +72,16 @@ func (e *editor) asked() faketool.Message {
 	return m
 }
 
+// again is the permission that is asked after that one.
+func (e *editor) again(first faketool.Message) faketool.Message {
+	e.t.Helper()
+	m, err := e.Await("the next permission", func(m faketool.Message) bool {
+		return m.Method == "session/request_permission" && m.ID != first.ID
+	})
+	e.ok(err)
+	return m
+}
+
 func (e *editor) option(ask faketool.Message, outcome string) {
 	e.t.Helper()
 	e.ok(e.Sendf(`{"jsonrpc":"2.0","id":%s,"result":{"outcome":%s}}`, ask.ID, outcome))
