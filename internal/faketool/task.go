@@ -64,9 +64,14 @@ func (s *server) startTask(c *call, p params, a arguments, t tool) {
 	s.tasks[f.id] = f
 	c.becomes = f
 	s.mu.Unlock()
+	late := s.opt.taskLate > 0 || s.opt.taskWhen
+	answered := make(chan struct{})
 	s.running.Go(func() {
 		defer cancel(nil)
 		<-s.ready
+		if !late {
+			<-answered // or the state in the answer could be older than what is announced before it
+		}
 		t.run(s, f.work, a, p)
 		f.end("cancelled", nil, nil) // unless it has ended in another way
 	})
@@ -85,8 +90,9 @@ func (s *server) startTask(c *call, p params, a arguments, t tool) {
 			s.out.result(c.id, raw)
 		}
 	}
-	if s.opt.taskLate == 0 && !s.opt.taskWhen {
+	if !late {
 		answer()
+		close(answered)
 		return
 	}
 	s.running.Go(func() {
