@@ -146,6 +146,7 @@ func (a *testAgent) ask(prompt string) string {
 // TestACPRows runs whole rows with an agent that needs no network: what is left
 // alive is seen and fails a row, and what an obedient agent does passes.
 func TestACPRows(t *testing.T) {
+	t.Parallel()
 	if !acpHere {
 		t.Skip("the agents' rows are measured on Linux only")
 	}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/belayhq/belay/internal/calm"
 	"github.com/belayhq/belay/internal/faketool"
 	"github.com/belayhq/belay/internal/need"
 )
@@ -122,9 +123,16 @@ func (e *edge) unharmed() {
 	}
 }
 
+// weather takes off what the machine delays the rows of a table for.
+func weather(t *testing.T) func(from, to time.Time, limit time.Duration) time.Duration {
+	w := calm.Start(t)
+	return func(from, to time.Time, limit time.Duration) time.Duration { return w.Between(from, to).Allow(limit) }
+}
+
 var strict = []string{"--enforce", "strict", "--grace", "200ms", "--kill-after", "300ms"}
 
 func TestIDsKeepTypeAndText(t *testing.T) { // MCP-G6, MCP-G7
+	t.Parallel()
 	e := wrap(t, nil)
 	ids := []string{`0`, `"0"`, `1`, `"1"`, `1.0`, `-3`, `1152921504606846977`, `"b-1"`, `""`, `"ü\u0041"`}
 	for _, id := range ids {
@@ -142,6 +150,7 @@ func TestIDsKeepTypeAndText(t *testing.T) { // MCP-G6, MCP-G7
 }
 
 func TestCancelHitsItsTwinNever(t *testing.T) { // MCP-G7, MCP-16
+	t.Parallel()
 	e := wrap(t, []string{"--enforce", "never"})
 	for _, id := range []string{`0`, `"0"`, `7`, `"7"`} {
 		e.ok(e.Call(id, "tick", `{"key":`+fmt.Sprintf("%q", "k"+strings.ReplaceAll(id, `"`, "s"))+`,"n":50,"ms":20}`, ""))
@@ -166,6 +175,7 @@ func TestCancelHitsItsTwinNever(t *testing.T) { // MCP-G7, MCP-16
 }
 
 func TestOddCancelsAreIgnored(t *testing.T) { // MCP-20..22, MCP-G14
+	t.Parallel()
 	e := wrap(t, strict)
 	e.ok(e.Cancel(`"init"`, "no"))
 	e.ok(e.Cancel(`"never"`, "no"))
@@ -183,6 +193,7 @@ func TestOddCancelsAreIgnored(t *testing.T) { // MCP-20..22, MCP-G14
 }
 
 func TestCancelBeforeItsCall(t *testing.T) { // MCP-G17
+	t.Parallel()
 	e := wrap(t, nil)
 	e.ok(e.Cancel("9", "early"))
 	e.ok(e.Call("9", "tick", `{"key":"k","n":3}`, ""))
@@ -194,6 +205,7 @@ func TestCancelBeforeItsCall(t *testing.T) { // MCP-G17
 }
 
 func TestOneCallStoppedTheOtherUnharmed(t *testing.T) { // MCP-G36
+	t.Parallel()
 	for _, isolation := range []string{"shared", "call"} {
 		t.Run(isolation, func(t *testing.T) {
 			e := wrap(t, append([]string{"--isolation", isolation}, strict...), "-deaf", "-no-subscribe")
@@ -218,6 +230,7 @@ func TestOneCallStoppedTheOtherUnharmed(t *testing.T) { // MCP-G36
 }
 
 func TestForkedHelpersDie(t *testing.T) { // MCP-G35
+	t.Parallel()
 	for _, cgroup := range []string{"auto", "off"} {
 		t.Run(cgroup, func(t *testing.T) {
 			e := wrap(t, append([]string{"--cgroup", cgroup}, strict...), "-deaf")
@@ -241,6 +254,7 @@ func TestForkedHelpersDie(t *testing.T) { // MCP-G35
 }
 
 func TestDevServerOfAnEarlierCallSurvives(t *testing.T) { // DESIGN 11: no collateral
+	t.Parallel()
 	e := wrap(t, []string{"--enforce", "auto", "--grace", "200ms"})
 	e.ok(e.Call("1", "devserver", `{"key":"dev"}`, ""))
 	_, err := e.Expect("1")
@@ -260,6 +274,7 @@ func TestDevServerOfAnEarlierCallSurvives(t *testing.T) { // DESIGN 11: no colla
 }
 
 func TestReplayedSession(t *testing.T) { // MCP-G36, DESIGN 11.3
+	t.Parallel()
 	e := wrap(t, strict, "-deaf", "-start-ask=roots")
 	q, err := e.Notification("roots/list")
 	e.ok(err)
@@ -295,6 +310,7 @@ func TestReplayedSession(t *testing.T) { // MCP-G36, DESIGN 11.3
 }
 
 func TestMisbehavingServers(t *testing.T) { // MCP-24, MCP-G3, MCP-G28
+	t.Parallel()
 	e := wrap(t, nil, "-misbehave=noise,flood-stderr,flood-stdout", "-bytes=300000")
 	for i, what := range []string{"noise", "invalid", "unknown-id", "null-id", "twice", "flood-stdout", "flood-stderr"} {
 		id := fmt.Sprint(100 + i)
@@ -316,19 +332,21 @@ func TestMisbehavingServers(t *testing.T) { // MCP-24, MCP-G3, MCP-G28
 }
 
 func TestDyingServersAreRestarted(t *testing.T) { // MCP-G28, MCP-76
+	t.Parallel()
 	e := wrap(t, nil)
 	for i, args := range []string{`{"what":"exit"}`, `{"what":"half-exit"}`, `{"what":"close-stdout"}`} {
 		id := fmt.Sprint(10 + i)
-		began := time.Now()
+		w, began := calm.Start(t), time.Now()
 		e.ok(e.Call(id, "misbehave", args, ""))
 		m, err := e.Expect(id)
 		if err != nil {
 			t.Error(args, err)
 			continue
 		}
-		if m.Error == nil || time.Since(began) > 2*time.Second {
-			t.Errorf("%s: after %v %s", args, time.Since(began), m.Raw)
+		if m.Error == nil {
+			t.Errorf("%s: %s", args, m.Raw)
 		}
+		w.Within(t, m.Time.Sub(began), 2*time.Second, "the answer to "+args)
 		e.works(fmt.Sprint(20 + i))
 	}
 	e.ok(e.Call("30", "crash", `{}`, ""))
@@ -339,6 +357,7 @@ func TestDyingServersAreRestarted(t *testing.T) { // MCP-G28, MCP-76
 }
 
 func TestHugeLines(t *testing.T) { // MCP-G3
+	t.Parallel()
 	e := wrap(t, nil)
 	e.ok(e.Call("1", "bigresult", `{"bytes":20000000}`, ""))
 	m, err := e.Expect("1")
@@ -361,6 +380,7 @@ func TestHugeLines(t *testing.T) { // MCP-G3
 }
 
 func TestAskInBothDirections(t *testing.T) { // MCP-G9, MCP-G22
+	t.Parallel()
 	e := wrap(t, []string{"--enforce", "never"})
 	e.ok(e.Call("1", "ask", `{"method":"elicit","key":"a","askId":1}`, ""))
 	q, err := e.Notification("elicitation/create")
@@ -397,6 +417,7 @@ func TestAskInBothDirections(t *testing.T) { // MCP-G9, MCP-G22
 }
 
 func TestModernStdio(t *testing.T) { // MCP-52..57, MCP-73
+	t.Parallel()
 	e := wrapRaw(t, strict, "-era=modern", "-deaf")
 	e.ok(e.Send(`{"jsonrpc":"2.0","id":0,"method":"server/discover","params":{"_meta":{` + faketool.ModernMeta + `}}}`))
 	_, err := e.Expect("0")
@@ -422,6 +443,7 @@ func TestModernStdio(t *testing.T) { // MCP-52..57, MCP-73
 }
 
 func TestBelayDies(t *testing.T) { // DESIGN 6
+	t.Parallel()
 	for name, end := range map[string]func(*edge){
 		"SIGKILL": func(e *edge) { e.ok(e.Signal(syscall.SIGKILL)) },
 		"SIGTERM": func(e *edge) { e.ok(e.Signal(syscall.SIGTERM)) },
@@ -433,11 +455,13 @@ func TestBelayDies(t *testing.T) { // DESIGN 6
 			for _, how := range []string{"child", "setsid", "daemon", "envi", "respawn", "termproof"} {
 				e.wait("k/"+how, "tick")
 			}
+			w, at := calm.Start(t), time.Now()
 			end(e)
 			pids := append(e.Pids("k/*"), e.Pids("k")...)
-			if left := faketool.WaitDead(pids, 1500*time.Millisecond); len(left) > 0 {
+			if left := faketool.WaitDead(pids, 30*time.Second); len(left) > 0 {
 				t.Error("alive:", left)
 			}
+			w.Within(t, time.Since(at), 1500*time.Millisecond, "the end of all that Belay started")
 			if e.StillTicking("k/respawn", 300*time.Millisecond) {
 				t.Error("the pair respawned")
 			}
@@ -446,6 +470,7 @@ func TestBelayDies(t *testing.T) { // DESIGN 6
 }
 
 func TestDeadlineIsAbsolute(t *testing.T) { // MCP-G23, MCP-G26
+	t.Parallel()
 	e := wrap(t, append([]string{"--deadline", "1s"}, strict...), "-deaf")
 	e.ok(e.Call("1", "tick", `{"key":"k","n":1000}`, `"p"`))
 	m, err := e.Expect("1")
@@ -468,6 +493,7 @@ func TestDeadlineIsAbsolute(t *testing.T) { // MCP-G23, MCP-G26
 }
 
 func TestLateAnswersAreMuted(t *testing.T) { // MCP-G24, MCP-G27
+	t.Parallel()
 	for _, reply := range []string{"result", "iserror", "error0", "-32800"} {
 		e := wrap(t, []string{"--enforce", "never"}, "-reply="+reply, "-late=100ms")
 		e.ok(e.Call("1", "tick", `{"key":"k","n":1000}`, `"p"`))
@@ -483,17 +509,16 @@ func TestLateAnswersAreMuted(t *testing.T) { // MCP-G24, MCP-G27
 }
 
 func TestNextCallBehindADeafBlockedServer(t *testing.T) { // MCP-G33, G36
+	t.Parallel()
 	// The server's only thread is inside the deaf call: the next call, made at
 	// once, sits behind it unread. It must not hold the force back.
 	e := wrap(t, strict, "-single", "-deaf")
 	e.ok(e.Call("1", "tick", `{"key":"k","n":2000,"ms":20}`, ""))
 	e.wait("k", "tick")
-	stop := time.Now()
+	w, stop := calm.Start(t), time.Now()
 	e.ok(e.Cancel("1", "stop"))
 	e.works("2")
-	if took := time.Since(stop); took > 5*time.Second {
-		t.Errorf("the next call took %v", took)
-	}
+	w.Within(t, time.Since(stop), 5*time.Second, "the next call")
 	if e.StillTicking("k", 300*time.Millisecond) {
 		t.Error("still ticking")
 	}

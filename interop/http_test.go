@@ -160,11 +160,13 @@ func TestTap(t *testing.T) {
 // that listens stops, a deaf one is signalled and never confirmed (MCP-G31), a
 // child on stdio ends; POSTs are ended, and the session goes on (MCP-G24, G25).
 func TestOverHTTP(t *testing.T) {
+	t.Parallel()
 	belay, err := buildOnce()
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := &harness{belay: belay, dir: t.TempDir(), jobs: 4, http: httpTable()}
+	h.http.allow = weather(t)
 	h.overHTTP("Go")
 	for _, r := range h.http.lines {
 		if r.failed() {

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"github.com/belayhq/belay/internal/faketool"
 )
 
 // httpClient is one client that speaks Streamable HTTP.
@@ -171,7 +173,7 @@ func (p *process) stop(within time.Duration) (went bool) {
 
 // remote starts a server over HTTP and waits until it listens.
 func (h *harness) remote(p httpPeer, witness string) (*process, string, error) {
-	port, err := freePort()
+	port, err := faketool.FreePort()
 	if err != nil {
 		return nil, "", err
 	}
@@ -188,14 +190,4 @@ func (h *harness) remote(p httpPeer, witness string) (*process, string, error) {
 	}
 	server.stop(0)
 	return nil, "", fmt.Errorf("%s does not listen", p.name)
-}
-
-// freePort finds a port that nobody listens on at this moment.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }

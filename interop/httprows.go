@@ -138,7 +138,7 @@ func (r *httpRow) judge() {
 		r.problem = "receipt of a process that Belay started: " + r.receipt
 	case stops && r.stillAt:
 		r.problem = "the work went on"
-	case stops && r.wentOn > grace+margin:
+	case stops && r.late():
 		r.problem = fmt.Sprintf("the work went on for %v", r.wentOn.Round(time.Millisecond))
 	case r.server.stdio && r.server.deaf && len(r.alive) > 0:
 		r.problem = fmt.Sprintf("left alive: %v", r.alive)

@@ -30,6 +30,7 @@ func TestPins(t *testing.T) {
 }
 
 func TestObserve(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "witness")
 	argv := faketool.Command("tick", "-witness="+path, "-key=k", "-ms=20", "-n=15")
 	c, err := faketool.StartClient(argv, faketool.ClientOptions{})
@@ -64,6 +65,8 @@ func TestJudge(t *testing.T) {
 		{row{belay: true, next: "ok", wentOn: grace}, false},
 		{row{belay: true, next: "ok", stillAt: true}, true},
 		{row{belay: true, next: "ok", wentOn: 3 * time.Second}, true},
+		{row{belay: true, next: "ok", wentOn: 3 * time.Second, allowed: 4 * time.Second}, false},
+		{row{belay: true, next: "ok", wentOn: 5 * time.Second, allowed: 4 * time.Second}, true},
 		{row{belay: true, next: "ok", alive: []int{7}}, true},
 		{row{belay: true, next: "error"}, true},
 		{row{belay: true, noCancel: true, stillAt: true, next: "ok"}, false}, // nobody was told

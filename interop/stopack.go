@@ -146,7 +146,7 @@ func (h *harness) ackRow(s ackServer, tool string, r *row) error {
 		return err
 	}
 	atAck := lines(witness)
-	r.wentOn = time.Since(stop)
+	r.stop, r.wentOn = stop, time.Since(stop)
 	time.Sleep(200 * time.Millisecond)
 	if now := lines(witness); now != atAck {
 		return fmt.Errorf("%d steps came after the ack", now-atAck)

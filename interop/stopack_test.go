@@ -12,11 +12,13 @@ import (
 // the work has ended, not before, and under Belay makes a stop confirmed although
 // nobody is killed (DESIGN 11, 5; MCP-G30).
 func TestStopAck(t *testing.T) {
+	t.Parallel()
 	belay, err := buildOnce()
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := &harness{belay: belay, dir: t.TempDir()}
+	h.stdio.allow = weather(t)
 	h.stopAcks("")
 	for _, r := range h.stdio.lines {
 		if r.failed() {

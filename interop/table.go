@@ -22,7 +22,9 @@ type row struct {
 	peer, event string
 	belay       bool
 	noCancel    bool          // this client gives up without telling anybody: nothing for Belay to carry out
-	wentOn      time.Duration // from the Stop to the last tick
+	stop        time.Time     // when it was stopped
+	wentOn      time.Duration // from then to the last tick
+	allowed     time.Duration // what that may come to; 0: grace + margin
 	stillAt     bool          // it was ticking when the watching ended
 	alive       []int         // processes of the stopped call, after the watching
 	told        string        // what the client was told
@@ -38,7 +40,7 @@ func (r *row) judge() {
 	switch {
 	case r.stillAt:
 		r.problem = "the work went on"
-	case r.wentOn > grace+margin:
+	case r.late():
 		r.problem = fmt.Sprintf("the work went on for %v", r.wentOn.Round(time.Millisecond))
 	case len(r.alive) > 0 && !strings.Contains(r.event, "listens"):
 		r.problem = fmt.Sprintf("left alive: %v", r.alive)
@@ -46,6 +48,12 @@ func (r *row) judge() {
 		r.problem = "next call: " + r.next
 	}
 }
+
+// late reports whether the work went on for too long.
+func (r *row) late() bool { return r.wentOn > max(r.allowed, grace+margin) }
+
+// timed is the row itself, also of one that it is part of.
+func (r *row) timed() *row { return r }
 
 // way is what the session went through.
 func (r *row) way() string {
@@ -85,6 +93,9 @@ type table struct {
 	columns       []string
 	told          int // the column with what the client was told: the long one
 	lines         []line
+	// allow is what a limit comes to on a machine that was busy with other things
+	// from one time to another; nil: the limit.
+	allow func(from, to time.Time, limit time.Duration) time.Duration
 }
 
 func stdioTable() table {
@@ -98,6 +109,10 @@ func stdioTable() table {
 }
 
 func (t *table) add(l line) {
+	if l, ok := l.(interface{ timed() *row }); ok && t.allow != nil {
+		r := l.timed()
+		r.allowed = t.allow(r.stop, r.stop.Add(r.wentOn), grace+margin)
+	}
 	l.judge()
 	t.lines = append(t.lines, l)
 	if l.failed() { // the table comes at the end; this is for whoever waits

@@ -22,7 +22,7 @@ func (r *row) observe(w *faketool.Witness, key string, stop time.Time) {
 		faketool.WaitDead(pids, left)
 	}
 	last := w.LastTick(key)
-	r.wentOn = max(0, last.Sub(stop))
+	r.stop, r.wentOn = stop, max(0, last.Sub(stop))
 	for _, pid := range pids {
 		if faketool.Alive(pid) {
 			r.alive = append(r.alive, pid)

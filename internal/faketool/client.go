@@ -51,7 +51,7 @@ func (m Message) Text() string {
 // keeps every line it receives with its time. It answers nothing by itself.
 // All methods may be called concurrently.
 type Client struct {
-	// Timeout bounds Expect, Await and the like; 0 means 10 s.
+	// Timeout bounds Expect, Await and the like; 0 means 30 s.
 	Timeout time.Duration
 
 	cmd    *exec.Cmd // nil: made by NewClient
@@ -238,7 +238,7 @@ func (c *Client) Notification(method string) (Message, error) {
 func (c *Client) Await(what string, match func(Message) bool) (Message, error) {
 	timeout := c.Timeout
 	if timeout == 0 {
-		timeout = 10 * time.Second
+		timeout = 30 * time.Second
 	}
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
