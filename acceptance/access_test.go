@@ -120,7 +120,7 @@ func notified(id string) string {
 
 // ORC-60, acceptance 21 and 24: the owner stops their run without a session, with
 // the default permissions, whatever the id's type. Both names of the door.
-func TestAcceptance21OwnerByNotification(t *testing.T) {
+func TestAcceptance21OwnerByNotification(t *testing.T) { // not parallel, nor the next: both stop ann's call 0 at the same server
 	ownerByDoor(t, "21", "/protocol/notifications")
 }
 
@@ -151,7 +151,10 @@ func ownerByDoor(t *testing.T, n, door string) {
 
 // ORC-60, acceptance 22: a stranger gets 403, the run goes on, and nothing says
 // that it was cancelled.
-func TestAcceptance22Stranger(t *testing.T) { strangerByDoor(t, "22", "/protocol/notifications") }
+func TestAcceptance22Stranger(t *testing.T) {
+	t.Parallel()
+	strangerByDoor(t, "22", "/protocol/notifications")
+}
 
 func strangerByDoor(t *testing.T, n, door string) {
 	s := plain(t)
@@ -180,6 +183,7 @@ func strangerByDoor(t *testing.T, n, door string) {
 // ORC-60, ORC-62, acceptance 23: an unknown id is 403 as a foreign one is, a
 // no-op for an operator; nothing is published and nothing remembered.
 func TestAcceptance23UnknownByNotification(t *testing.T) {
+	t.Parallel()
 	unknownByDoor(t, "23", "/protocol/notifications")
 }
 

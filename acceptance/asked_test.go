@@ -39,7 +39,7 @@ func newAsked(t *testing.T) *asked {
 	a := &asked{t: t, begun: make(chan string, 100), gone: make(chan string, 100)}
 	a.s = house(t, "asked", local, func(c *settings) {
 		c.servers["scripts"] = map[string]any{
-			"scripts": map[string]any{"dirs": []string{dir}, "allow_hosts": []string{"127.0.0.1"}}, "grace": "500ms", "kill_after": "2s",
+			"scripts": map[string]any{"dirs": []string{dir}, "allow_hosts": []string{"127.0.0.1"}}, "grace": "500ms", "kill_after": "2s", "spares": 1,
 		}
 	})
 	a.Runtime = rapRuntime(t, a.s, "ann", "scripts")
@@ -138,6 +138,7 @@ func (a *asked) belay(who string, args ...string) string {
 // answer reaches the script with its flags (AT-61, AT-62), and a decline is an outcome
 // of its own on both runs. To dismiss it is never a yes.
 func TestAT66_RAPUserChoice(t *testing.T) {
+	t.Parallel()
 	a := newAsked(t)
 	for i, tt := range []struct {
 		selected int
@@ -172,6 +173,7 @@ func TestAT66_RAPUserChoice(t *testing.T) {
 // TestAT66_OtherDoorsAnswerFirst: belay approvals and the API answer what a runtime
 // was asked, once; the runtime's URL is gone, and so is the question.
 func TestAT66_OtherDoorsAnswerFirst(t *testing.T) {
+	t.Parallel()
 	a := newAsked(t)
 	for name, decide := range map[string]func(id string){
 		"approvals-approve": func(id string) {
@@ -222,6 +224,7 @@ func TestAT66_OtherDoorsAnswerFirst(t *testing.T) {
 // TestAT65_AStopWithdrawsTheChoice: by the runtime and by an operator; the script's
 // work is never begun, the question is gone at every door, and it is no decline.
 func TestAT65_AStopWithdrawsTheChoice(t *testing.T) {
+	t.Parallel()
 	a := newAsked(t)
 	for n, door := range []string{"runtime", "rest", "cli"} {
 		items := make([]string, 50+n)
@@ -263,6 +266,7 @@ func TestAT65_AStopWithdrawsTheChoice(t *testing.T) {
 // by its runtime: the text of its onCancel is the partial result (AT-20, RAP-98), the
 // reports and the fetch end, and the Stop is proven.
 func TestAT16_RAPPartialResult(t *testing.T) {
+	t.Parallel()
 	a := newAsked(t)
 	_, answer := a.invoke("partial", "c", "a", "slow", "b")
 	answer(0)

@@ -29,7 +29,7 @@ func personal(t *testing.T) *server {
 	return house(t, "personal", func(c *settings) {
 		for name, more := range map[string]map[string]any{"scripts": {}, "hasty": {"approval_timeout": "1s"}, "trusting": {"auto_approve": true}} {
 			more["dirs"], more["allow_hosts"] = []string{dir}, []string{"127.0.0.1"}
-			c.servers[name] = map[string]any{"scripts": more, "grace": "500ms", "kill_after": "2s"}
+			c.servers[name] = map[string]any{"scripts": more, "grace": "500ms", "kill_after": "2s", "spares": 1}
 		}
 	})
 }

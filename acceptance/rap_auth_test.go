@@ -24,6 +24,7 @@ import (
 // signature or a certificate, for invocations and cancels alike; who proves nothing calls
 // nothing (RAP-32, 38).
 func TestRAP38_Ways(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	certificate(t, dir)
 	pem := func(name string) string { return filepath.Join(dir, name) }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/belayhq/belay"
 	"github.com/belayhq/belay/internal/calm"
+	"github.com/belayhq/belay/internal/faketool"
 	"github.com/belayhq/belay/internal/rappeer"
 )
 
@@ -36,6 +36,7 @@ func rapRuntime(t testing.TB, s *server, who, name string) *rappeer.Runtime {
 // sees its own request cancelled (RAP-8, 27, 43; R9; acceptance
 // 1, 16).
 func TestRAP_TwoBelays(t *testing.T) {
+	t.Parallel()
 	far := start(t, local)
 	near := start(t, local, func(c *settings) {
 		c.servers = map[string]any{"far": ofRAP(far.url+"/rap/tools", "bearer", token("ann"))}
@@ -71,6 +72,7 @@ func TestRAP_TwoBelays(t *testing.T) {
 // another endpoint, ids and callback URLs of Belay's, messages mapped back, and a Stop
 // that goes on to the tool server (RAP-76, 86, 91 to 93; R2; acceptance 3, 7, 8).
 func TestRAP_Relay(t *testing.T) { //nolint:gocyclo // one long session, in the order in which it happens
+	t.Parallel()
 	started := make(chan *rappeer.Invoked, 8)
 	selections := make(chan string, 8)
 	var p *rappeer.ToolServer
@@ -236,19 +238,18 @@ func TestRAP_Relay(t *testing.T) { //nolint:gocyclo // one long session, in the 
 // TestRAP_RestartKeepsSubscriptions: the callback URL of a runtime's subscription works
 // after a restart of the Belay between (RAP-41; acceptance 11).
 func TestRAP_RestartKeepsSubscriptions(t *testing.T) {
+	t.Parallel()
 	started := make(chan *rappeer.Invoked, 1)
 	p := rapPeer(t, &rappeer.ToolServer{Tools: map[string]func(*rappeer.Invoked){"watch": func(c *rappeer.Invoked) {
 		_, _ = c.Post(map[string]any{"type": "tool_result", "group_id": c.Group, "id": c.ID, "text": "watching", "subscription": true})
 		started <- c
 	}}})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := faketool.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := l.Addr().String()
-	_ = l.Close()
 	s := start(t, local, func(c *settings) {
-		c.top["listen"] = at
+		c.top["listen"] = fmt.Sprint("127.0.0.1:", port)
 		c.servers = map[string]any{"ci": ofRAP(p.Base())}
 	})
 	rt := rapRuntime(t, s, "ann", "ci")

@@ -47,6 +47,7 @@ func rapChild() {
 // came from it, whether Belay is told to end or is killed; with kill_server it ends with
 // the call (R4; acceptance 13).
 func TestRAP95_DiesWithBelay(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"SIGTERM", "SIGKILL", "the call"} {
 		t.Run(how, func(t *testing.T) {
 			dir := t.TempDir()

@@ -111,6 +111,7 @@ func (s *server) modernCall(t testing.TB, who, name, id, tool, args string) (got
 // TestRAP_MCPCaller: the tools of a RAP tool server are called by an MCP client, of
 // the official SDK and of the modern era (RAP-43 to 47, 54, 62, 63, 66).
 func TestRAP_MCPCaller(t *testing.T) {
+	t.Parallel()
 	p := rapPeer(t, &rappeer.ToolServer{
 		Bearer: "hush",
 		Manifest: `{"name":"files","endpoint":"ENDPOINT","tools":[
@@ -165,6 +166,7 @@ func TestRAP_MCPCaller(t *testing.T) {
 // era, and the process behind the tool server is dead; every other server is told as
 // well, whatever it does about it (RAP-3, 5, 23, 27, 29 to 31, 90, 93; R1).
 func TestRAP_CancelKillsTheProcess(t *testing.T) {
+	t.Parallel()
 	work, file, pids := heart(t)
 	p := rapPeer(t, &rappeer.ToolServer{Tools: map[string]func(*rappeer.Invoked){"work": work}})
 	other := rapPeer(t, &rappeer.ToolServer{Tools: map[string]func(*rappeer.Invoked){"x": nil}})
@@ -252,6 +254,7 @@ func TestRAP_CancelKillsTheProcess(t *testing.T) {
 // approvals where the caller takes none; a Stop withdraws it and nothing is posted (RAP-82,
 // 83, 85; acceptance 9; R6).
 func TestRAP_ChoiceIsAsked(t *testing.T) {
+	t.Parallel()
 	selections := make(chan string, 8)
 	asked := make(chan *rappeer.Invoked, 8)
 	var p *rappeer.ToolServer

@@ -31,7 +31,7 @@ func scripted(t testing.TB) *server {
 	return house(t, "scripted", func(c *settings) {
 		c.servers["scripts"] = map[string]any{
 			"scripts": map[string]any{"dirs": []string{dir}, "allow_hosts": []string{"127.0.0.1"}},
-			"grace":   "500ms", "kill_after": "2s",
+			"grace":   "500ms", "kill_after": "2s", "spares": 1,
 		}
 	})
 }
@@ -48,7 +48,7 @@ func exampled(t testing.TB) (*server, string) {
 		}
 		c.servers["examples"] = map[string]any{
 			"scripts": map[string]any{"dirs": []string{p.Tools}, "allow_hosts": []string{"127.0.0.1"}, "editor_root": p.Sample, "editor_write": true},
-			"grace":   "500ms", "kill_after": "2s",
+			"grace":   "500ms", "kill_after": "2s", "spares": 1,
 		}
 	})
 	return s, filepath.Join(dir, "sample")

@@ -52,12 +52,12 @@ var misbehaved = map[string]string{
 	"state":      `const A = AssistantTool as any, before = A.getState("k"); A.setState("k", params.key); for (const m of ["1", "2", "3"]) A.report(m, "one"); return {success: true, message: String(before) + A.getState("k")}`,
 	"parts":      `return {success: false, output: {assistantParts: ["a", {type: "image", base64: "aGk="}], userParts: [{type: "text", text: "u"}]}}`,
 	"recursion":  `const f = (): any => f() + 1; return f()`,
-	"bytes":      `const a = []; for (;;) a.push(new Uint8Array(16 << 20).fill(1))`,
+	"bytes":      `const b = new Uint8Array(1 << 20).fill(1), a = []; for (;;) a.push(b.slice())`,
 	"gigabyte":   `const a = new Uint8Array(1 << 30).fill(1); return {success: true, message: String(a.length)}`,
 	"string":     `let s = "x"; for (;;) s += s`,
 	"repeat":     `return {success: true, message: "x".repeat(2 ** 30)}`,
 	"terabyte":   `return {success: true, message: String(new Uint8Array(2 ** 40).length)}`,
-	"microtasks": `const l: any[] = []; const f = (): any => { l.push(new Array(1000).fill(l.length)); return Promise.resolve().then(f) }; await f()`,
+	"microtasks": `const b = new Array(1000).fill(1), l: any[] = []; const f = (): any => { l.push(b.slice()); return Promise.resolve().then(f) }; await f()`,
 	"timers":     `for (;;) setTimeout(() => {}, 1e9)`,
 	"reports":    `for (let i = 0; i < 3000; i++) AssistantTool.report("r" + i); return {success: true, message: "told"}`,
 	"trap":       `return {get success() { throw new Error("trap") }}`,
@@ -110,6 +110,9 @@ func onStops(t testing.TB, more map[string]any, change ...func(*settings)) *stop
 	server := map[string]any{
 		"scripts": map[string]any{"dirs": []string{dir}, "allow_hosts": []string{"127.0.0.1"}, "memory": "128MiB"},
 		"grace":   "300ms", "kill_after": "400ms",
+	}
+	if more["isolation"] == nil {
+		server["spares"] = 1 // the calls are made one by one
 	}
 	maps.Copy(server, more)
 	s.server = start(t, append([]func(*settings){func(c *settings) {
@@ -494,7 +497,7 @@ func TestAT88_CPU(t *testing.T) {
 	})
 	c := s.begin(t, "ann", "hard")
 	for _, tool := range []string{"busy", "chain"} {
-		got := s.into(t, c, tool, "cpu-"+tool)
+		got := c.call(t, fmt.Sprintf("%q", "cpu-"+tool), tool, fmt.Sprintf(`{"key":%q}`, "cpu-"+tool))
 		if list, isError := wait(t, got).texts(t); !isError || len(list) != 1 || list[0] != "Error: the tool used up its processor time." {
 			t.Errorf("%s: %q", tool, list)
 		}

@@ -124,7 +124,7 @@ func launchWith(dir, wit string, env []string) (*server, error) {
 	s.cmd.Dir = dir
 	s.cmd.Env = append(os.Environ(), // nothing of the machine's user, nor of another test
 		"HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_STATE_HOME="+dir, "BELAY_RUNTIME_DIR="+filepath.Join(dir, "run"),
-		"BELAY_TOKEN_FILE="+filepath.Join(dir, "local-token"), "BELAY_LOG=debug", "GOTRACEBACK=all", "GORACE=exitcode=66")
+		"BELAY_TOKEN_FILE="+filepath.Join(dir, "local-token"), "BELAY_LOG=debug", "GOTRACEBACK=all", "GORACE=exitcode=66 atexit_sleep_ms=0")
 	s.cmd.Env = append(s.cmd.Env, env...)
 	out := &faketool.Text{}
 	s.cmd.Stdout, s.cmd.Stderr = out, s.log
