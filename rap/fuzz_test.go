@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"reflect"
+	"slices"
 	"testing"
 	"unicode/utf8"
 )
@@ -84,7 +84,7 @@ func FuzzInvocation(f *testing.F) {
 			t.Fatalf("%+v was taken and cannot be sent: %v", inv, err)
 		}
 		again, err := ParseInvocation(out)
-		if err != nil || again.ID != inv.ID || again.GroupID != inv.GroupID || !reflect.DeepEqual(again.ThreadAncestors, inv.ThreadAncestors) {
+		if err != nil || again.ID != inv.ID || again.GroupID != inv.GroupID || !slices.Equal(again.ThreadAncestors, inv.ThreadAncestors) {
 			t.Fatalf("%+v became %+v, %v", inv, again, err)
 		}
 	})
