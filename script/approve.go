@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/dop251/goja"
 )
@@ -43,6 +42,7 @@ var errStopped = errors.New("stopped while a person was asked")
 // the flags that the execute function gets, as JSON.
 func (c *Call) approve(ctx context.Context) (flags string, err error) {
 	c.phase = asking
+	defer func() { c.ended.Declined = c.ended.Declined || c.exited && err != nil }() // it ended before anybody agreed
 	d, err := c.dialog()
 	if err != nil {
 		return "", err
@@ -102,11 +102,8 @@ func (c *Call) dialog() (Dialog, error) {
 	if strings.TrimSpace(d.Message) == "" { // it is a string, and people need something to read
 		d.Message = d.Title
 	}
-	if preview == nil {
+	if c.look = preview; preview == nil {
 		d.Preview = ""
-	}
-	if d.Preview != "" {
-		d.OnPreview = func(ctx context.Context) string { return c.preview(ctx, preview) }
 	}
 	return d, nil
 }
@@ -135,81 +132,16 @@ func parseDialog(text []byte) (Dialog, error) {
 	}, nil
 }
 
-// PreviewLimit bounds what a preview may compute at a stretch: it holds up the answer.
-const PreviewLimit = 5 * time.Second
-
-var errPreview = errors.New("the preview took too long")
-
-// maxPreview bounds in bytes what a preview shows.
-const maxPreview = 16 << 10
-
-// preview runs the action of a preview button, as a job of the call's loop, and
-// returns what it reports until it has settled, or ctx ends. What is wrong with it is
-// logged only (AT-60).
-func (c *Call) preview(ctx context.Context, action goja.Callable) string {
-	shown := make(chan string, 1)
-	show := func(text string) {
-		select {
-		case shown <- text:
-		default: // it was interrupted, and settles all the same
-		}
-	}
-	c.loop.add(func() error {
-		if c.phase != asking || c.isCancelled() {
-			show("")
-			return nil
-		}
-		text := &strings.Builder{}
-		c.showing = text
-		done := func(goja.FunctionCall) goja.Value {
-			if c.showing == text {
-				c.showing = nil
-			}
-			show(text.String())
-			return nil
-		}
-		limit := time.AfterFunc(PreviewLimit, func() { c.interruptBusy(errPreview) })
-		defer limit.Stop()
-		_, err := action(goja.Undefined(), c.vm.ToValue(done))
-		interrupted := (*goja.InterruptedError)(nil)
-		switch {
-		case err == nil:
-			return nil
-		case errors.As(err, &interrupted) && interrupted.Value() != errPreview: //nolint:errorlint // the very value
-			return err
-		}
-		c.showing = nil
-		c.log("warn", "the preview failed: "+c.thrown(err))
-		show(text.String())
-		return nil
-	})
-	select {
-	case text := <-shown:
-		return text
-	case <-ctx.Done():
-		return ""
-	}
-}
-
-// show keeps what a preview reports.
-func (c *Call) show(message string) {
-	if c.showing == nil || c.showing.Len() >= maxPreview {
-		return
-	}
-	if c.showing.Len() > 0 {
-		c.showing.WriteByte('\n')
-	}
-	if room := maxPreview - c.showing.Len(); len(message) > room {
-		message = strings.ToValidUTF8(message[:room], "")
-	}
-	c.showing.WriteString(message)
-}
-
 // ask waits for the person, while the script's own jobs go on: a preview may be
 // asked for. The Stop withdraws the question (AT-65).
 func (c *Call) ask(ctx context.Context, d Dialog) (Answer, error) {
 	ctx, withdraw := context.WithCancelCause(ctx)
 	defer withdraw(errStopped)
+	over := make(chan struct{})
+	defer close(over)
+	if d.Preview != "" {
+		d.OnPreview = func(ctx context.Context) string { return c.preview(ctx, over) }
+	}
 	type reply struct {
 		answer Answer
 		err    error
@@ -220,8 +152,10 @@ func (c *Call) ask(ctx context.Context, d Dialog) (Answer, error) {
 		answer, err := c.options.Ask(ctx, d)
 		arrived(func() error { got = &reply{answer, err}; return nil })
 	}()
+	c.asked = true
 	err := c.drive(func() bool { return got != nil })
-	c.showing = nil
+	c.asked = false
+	c.endGlance()
 	switch {
 	case c.isCancelled():
 		return Dismissed, errStopped

@@ -89,6 +89,8 @@ type Options struct {
 	// and by the clock of the wall, so that a busy machine counts as well; what the
 	// script waits for does not count. Zero: no bound (AT-88).
 	CPU time.Duration
+
+	previewTime time.Duration // zero: PreviewTime
 }
 
 // Ending says how a call's script came to its end.
@@ -133,8 +135,10 @@ type Call struct {
 	ended   Ended
 	settled bool
 	said    speech
-	showing *strings.Builder // what a preview reports, while one runs
-	ran     time.Duration    // by the interpreter, until its last job
+	look    goja.Callable // the preview's action; nil: there is none
+	asked   bool          // a person is being asked
+	glance  *glance       // the preview that runs; nil: none
+	ran     time.Duration // by the interpreter, until its last job
 	exit    []byte
 	exited  bool
 	tests   *[]TestCall // where calls of test functions are noted; nil: nowhere
@@ -265,7 +269,7 @@ func (c *Call) drive(done func() bool) error {
 		case c.isOver():
 			return errBroken
 		case job != nil:
-			if err := c.do(job); err != nil {
+			if err := c.turn(job); err != nil {
 				return err
 			}
 		case idle:

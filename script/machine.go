@@ -71,6 +71,9 @@ func (c *Call) host(web, editor goja.Value) *goja.Object {
 	set("report", c.report)
 	set("test", c.noteTest)
 	set("exit", func(f goja.FunctionCall) goja.Value {
+		if c.asked {
+			panic(c.vm.NewGoError(errPreviewExit))
+		}
 		if c.phase != finished && !c.exited && !c.isHanding() { // inside onCancel it would lose what that returns
 			c.exited, c.exit = true, []byte(jsonOf(f.Argument(0)))
 			c.vm.Interrupt(errExit)

@@ -59,17 +59,17 @@ func (c *Call) graceOver() {
 	})
 	if c.busy && !c.handing {
 		job := c.job
-		c.timers = append(c.timers, time.AfterFunc(yieldTime, func() { c.interruptJob(job) }))
+		c.timers = append(c.timers, time.AfterFunc(yieldTime, func() { c.interruptJob(job, errGrace) }))
 	}
 }
 
 // interruptJob interrupts a job that did not yield: the one that ran when the grace
-// was over (AT-34).
-func (c *Call) interruptJob(job uint64) {
+// was over (AT-34), or that holds up an answer.
+func (c *Call) interruptJob(job uint64, why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.busy && c.job == job && !c.handing && !c.over {
-		c.vm.Interrupt(errGrace)
+		c.vm.Interrupt(why)
 	}
 }
 
