@@ -136,7 +136,8 @@ func readFile(path string, buf []byte) (int, error) {
 
 // parseStat reads the line of /proc/<pid>/stat (proc(5)). The name is in
 // parentheses and may itself hold parentheses and spaces, so the last one
-// counts.
+// counts. It is called for every process of the machine each time the table is
+// read, so it only looks at the fields that it wants.
 func parseStat(b []byte) (Process, bool) {
 	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
 	if open < 2 || end < open {
@@ -146,27 +147,40 @@ func parseStat(b []byte) (Process, bool) {
 	if err != nil {
 		return Process{}, false
 	}
-	f := strings.Fields(string(b[end+1:]))
-	// f[0] is field 3 (state); start time is field 22.
-	if len(f) < 20 {
-		return Process{}, false
+	p := Process{PID: pid, Comm: string(b[open+1 : end])}
+	rest := bytes.TrimLeft(b[end+1:], " ")
+	for field := 3; field <= 22; field++ { // from the state to the start time
+		word, after, _ := bytes.Cut(rest, []byte{' '})
+		if len(word) == 0 {
+			return Process{}, false
+		}
+		rest = after
+		if field == 3 {
+			p.State = string(word)
+			continue
+		}
+		if field > 6 && field < 14 || field == 18 || field == 19 || field == 21 {
+			continue
+		}
+		n, _ := strconv.ParseInt(string(word), 10, 64)
+		switch field {
+		case 4:
+			p.PPID = int(n)
+		case 5:
+			p.PGID = int(n)
+		case 6:
+			p.SID = int(n)
+		case 14, 15:
+			p.CPU += time.Duration(n) * tick
+		case 16, 17:
+			p.childCPU += time.Duration(n) * tick
+		case 20:
+			p.threads = int(n)
+		case 22:
+			p.Start = Stamp(n) * bornUnit
+		}
 	}
-	num := func(field int) int64 {
-		n, _ := strconv.ParseInt(f[field-3], 10, 64)
-		return n
-	}
-	return Process{
-		PID:      pid,
-		Comm:     string(b[open+1 : end]),
-		State:    f[0],
-		PPID:     int(num(4)),
-		PGID:     int(num(5)),
-		SID:      int(num(6)),
-		CPU:      time.Duration(num(14)+num(15)) * tick,
-		childCPU: time.Duration(num(16)+num(17)) * tick,
-		threads:  int(num(20)),
-		Start:    Stamp(num(22)) * bornUnit,
-	}, true
+	return p, true
 }
 
 // rawCmdline returns the arguments, each ended by NUL, at most limit bytes; nil
