@@ -84,6 +84,8 @@ func (r *Run) put(q Question) (*inquiry, Approval, error) {
 		return nil, Approval{}, fmt.Errorf("ask: %w: %d questions of this run are open", ErrTooMany, r.asking)
 	case len(t.asked.open) >= t.opts.MaxQuestions:
 		return nil, Approval{}, fmt.Errorf("ask: %w: %d questions are open, which is the bound", ErrTooMany, len(t.asked.open))
+	case !t.roomLocked(r.spec.Owner):
+		return nil, Approval{}, fmt.Errorf("ask: %w: too many of your questions are open", ErrTooMany)
 	}
 	now := time.Now()
 	a := &inquiry{Approval: Approval{ID: ApprovalID(mint(now)), Question: q, Asked: now}, run: r}
@@ -104,6 +106,22 @@ func (r *Run) put(q Question) (*inquiry, Approval, error) {
 	}
 	t.emitAskLocked(EventAsked, r, a)
 	return a, a.copyLocked(), nil
+}
+
+// roomLocked reports whether an owner may ask once more: whoever has a name may have
+// as many questions open as there is room left. Nobody fills it, so that the calls of
+// others are not refused unasked.
+func (t *Tree) roomLocked(owner string) bool {
+	if owner == "" {
+		return true
+	}
+	own, room := 0, t.opts.MaxQuestions-len(t.asked.open)
+	for _, a := range t.asked.open {
+		if a.run.spec.Owner == owner {
+			own++
+		}
+	}
+	return own < room
 }
 
 // decide decides the question, unless that was done before.

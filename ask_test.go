@@ -522,3 +522,28 @@ func checkQuestions(t *rapid.T, tree *Tree, runs []*Run) {
 		}
 	}
 }
+
+// An owner whose questions nobody answers leaves room for those of others (a tenant
+// must not have the calls of all others declined unasked).
+func TestAT66_RoomForTheQuestionsOfOthers(t *testing.T) {
+	bubble(t, Options{MaxQuestions: 20}, func(t *testing.T, tree *Tree) {
+		open := map[string]int{}
+		for _, owner := range []string{"greedy", "greedy too", "ann", "bob"} {
+			for range 20 {
+				r := register(t, tree, Spec{Owner: owner})
+				refused := make(chan error, 1)
+				go func() {
+					if _, err := r.Ask(t.Context(), mayI); errors.Is(err, ErrTooMany) {
+						refused <- err
+					}
+				}()
+				if synctest.Wait(); len(refused) == 0 {
+					open[owner]++
+				}
+			}
+		}
+		if open["greedy"] < 10 || open["greedy too"] < 3 || open["ann"] < 1 || open["bob"] < 1 {
+			t.Errorf("open are %v", open)
+		}
+	})
+}

@@ -14,7 +14,7 @@ type Options struct {
 	KeepFor  time.Duration // how long an ended run is remembered; default 10 min
 	KeepRuns int           // how many ended runs are remembered; default 10,000
 
-	MaxQuestions int // open at once; default 1,000
+	MaxQuestions int // open at once; default 2,000, of which an owner gets at most half
 }
 
 func (o Options) withDefaults() Options {
@@ -28,7 +28,7 @@ func (o Options) withDefaults() Options {
 		o.KeepRuns = 10_000
 	}
 	if o.MaxQuestions <= 0 {
-		o.MaxQuestions = 1000
+		o.MaxQuestions = 2000
 	}
 	return o
 }

@@ -24,7 +24,7 @@ func (s *Server) approvals(ctx context.Context, w *wire, f belay.Filter) error {
 		return nil
 	}
 	open, err := s.opts.Approvals.Approvals(ctx, f)
-	for batch := range slices.Chunk(open, maxBatch) {
+	for batch := range slices.Chunk(open, maxAsked) {
 		if sendErr := w.send(answer{Approvals: batch}); sendErr != nil {
 			return sendErr
 		}

@@ -25,6 +25,7 @@ const (
 	maxAnswer  = 4 << 20 // bytes of an answer line
 	maxSaid    = 8 << 10 // bytes of a line of an attached child
 	maxBatch   = 64      // runs in one answer line
+	maxAsked   = 16      // questions in one: with its run each takes up to 160 KB of JSON
 
 	requestTime = 5 * time.Second // for the client to send its request
 	writeTime   = 5 * time.Second // for the other end to take one line
