@@ -5,6 +5,7 @@ package acceptance
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -58,7 +59,10 @@ func (s *server) elicited(t *testing.T, who, path, version string, answer func(c
 			if a := answer(ctx, r.Params); a != nil {
 				return a, nil
 			}
-			return nil, context.Cause(ctx)
+			if err := context.Cause(ctx); err != nil {
+				return nil, err
+			}
+			return nil, errors.New("there is nobody to ask")
 		},
 	})
 	transport := &sdk.StreamableClientTransport{Endpoint: s.url + path, HTTPClient: &http.Client{Transport: as(who)}, MaxRetries: -1}
@@ -231,6 +235,37 @@ func TestAT66_AnotherDoorIsQuicker(t *testing.T) {
 			t.Errorf("the caller got %+v", e)
 		}
 	})
+}
+
+// TestAT66_ACallerWhosePersonIsNotThere says that it asks, and answers with an error: an
+// operator decides; the caller gets the script's word.
+func TestAT66_ACallerWhosePersonIsNotThere(t *testing.T) {
+	s := personal(t) // and the only caller of this name meanwhile, for it is not parallel
+	w := newWorkshop(t)
+	asked := make(chan struct{}, 1)
+	c := s.elicited(t, "dan", "/mcp/scripts", "2025-11-25", func(context.Context, *sdk.ElicitParams) *sdk.ElicitResult {
+		asked <- struct{}{}
+		return nil // an error: nobody ended the context
+	})
+	ended := make(chan string, 1)
+	go func() {
+		text, _, err := works(t.Context(), c, "approved_batch", w.at, "a")
+		ended <- fmt.Sprint(text, err)
+	}()
+	got(t, asked)
+	for _, a := range s.questions(t) {
+		if a.Run.Owner != "dan" || a.Run.Server != "scripts" {
+			continue
+		}
+		path := "/v1/approvals/" + a.ID.String()
+		if seen := s.do(t, "POST", path+"/preview", "op", ""); seen.status != http.StatusNotImplemented { // it offers none
+			t.Errorf("the preview: %d %s", seen.status, seen.body)
+		}
+		into[belay.Approval](t, s.do(t, "POST", path, "op", `{"decision":"approve"}`), 200)
+	}
+	if end := got(t, ended); end != "done a<nil>" {
+		t.Errorf("the caller got %q", end)
+	}
 }
 
 // TestAT65_AnOperatorStopsWhatWaitsForAPerson: nothing has worked, the question is gone
