@@ -150,6 +150,7 @@ func TestACP_B35_BelayKilled(t *testing.T) {
 // ACP-B36: an agent that dies has its prompt answered with how it died, nothing of
 // it is left, and Belay exits as it did.
 func TestACP_B36_AgentDies(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		die  func(e *editor, s string)

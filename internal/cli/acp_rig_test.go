@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/belayhq/belay"
+	"github.com/belayhq/belay/internal/calm"
 	"github.com/belayhq/belay/internal/fakeagent"
 	"github.com/belayhq/belay/internal/faketool"
 )
@@ -199,9 +200,12 @@ func (e *editor) dead(within time.Duration, keys ...string) {
 		if len(pids) == 0 {
 			e.m.t.Fatalf("%s never lived", key)
 		}
-		if left := faketool.WaitDead(pids, within); len(left) > 0 {
-			e.m.t.Fatalf("%s: still alive after %v: %v\n%s", key, within, left, e.stderr)
+		w, at := calm.Start(e.m.t), time.Now()
+		if left := faketool.WaitDead(pids, 30*time.Second); len(left) > 0 {
+			e.m.t.Fatalf("%s: still alive: %v\n%s", key, left, e.stderr)
 		}
+		w.Within(e.m.t, time.Since(at), within, "the end of "+key)
+		w.Stop()
 	}
 }
 
@@ -209,7 +213,7 @@ func (e *editor) dead(within time.Duration, keys ...string) {
 func (m *machine) receipt(id belay.RunID) *belay.Receipt {
 	m.t.Helper()
 	var d belay.Detail
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		out, _, _ := m.belay("status", id.String(), "--json")
 		if err := json.Unmarshal([]byte(out), &d); err == nil && d.Receipt != nil && d.Receipt.Final {
 			return d.Receipt

@@ -156,6 +156,7 @@ func exitCodeOf(t *testing.T, err error) int {
 // means one. SIGTERM and SIGHUP leave nothing after one second (DESIGN 12,
 // Belay's own end), however wild the tree.
 func TestExecSignals(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		signal syscall.Signal
 		within time.Duration
@@ -188,6 +189,7 @@ func TestExecSignals(t *testing.T) {
 
 // TestExecKilled: kill -9 of belay exec leaves nothing after one second.
 func TestExecKilled(t *testing.T) {
+	t.Parallel()
 	for _, cgroup := range []string{"auto", "off"} {
 		t.Run("cgroup "+cgroup, func(t *testing.T) {
 			p := newPlace(t)
@@ -207,6 +209,7 @@ func TestExecKilled(t *testing.T) {
 // TestExecGuardianKilled: when somebody kills the guardian, the command is not
 // left alone: it is killed too, and that is said (DESIGN 11, 7).
 func TestExecGuardianKilled(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	cmd, stderr := p.belayCmd("exec", "--", "sh", "-c", wild)
 	if err := cmd.Start(); err != nil {
@@ -235,6 +238,7 @@ func TestExecGuardianKilled(t *testing.T) {
 
 // TestExecSecondPress: a second Stop takes the next step at once, a third kills.
 func TestExecSecondPress(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	cmd, stderr := p.belayCmd("exec", "--grace", "1m", "--kill-after", "1m", "--", "sh", "-c",
 		`trap "echo INT >> told" INT; trap "echo TERM >> told" TERM; `+ticker)
@@ -261,6 +265,7 @@ func TestExecSecondPress(t *testing.T) {
 // TestExecLeavesNothing: what a command leaves in the background when it ends
 // by itself is stopped, also when it is deaf.
 func TestExecLeavesNothing(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	cmd, stderr := p.belayCmd("exec", "--kill-after", "200ms", "--", "sh", "-c",
 		`setsid sh -c 'trap "" TERM; `+ticker+`' & while [ ! -s witness ]; do sleep 0.02; done; exit 3`)
@@ -273,6 +278,7 @@ func TestExecLeavesNothing(t *testing.T) {
 
 // TestExecPipe: the end of a pipe that ends by itself is not disturbed.
 func TestExecPipe(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	cmd, stderr := p.belayCmd("exec", "--", "sh", "-c", `(sleep 0.03; echo whole > tail) & exit 0`)
 	if code := exitCodeOf(t, cmd.Run()); code != 0 || stderr.Len() > 0 {
@@ -286,6 +292,7 @@ func TestExecPipe(t *testing.T) {
 // TestExecNested: the run tree spans processes; a Stop of the outer run stops
 // the inner one, told by its own Belay (DESIGN 4, BELAY_PARENT).
 func TestExecNested(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	cmd, stderr := p.belayCmd("exec", "--name", "outer", "--", "belay", "exec", "--name", "inner", "--", "sh", "-c", ticker)
 	if err := cmd.Start(); err != nil {
@@ -325,6 +332,7 @@ func TestExecNested(t *testing.T) {
 
 // TestExecStoppedAbove: below a run that is being stopped nothing is started.
 func TestExecStoppedAbove(t *testing.T) {
+	t.Parallel()
 	p := newPlace(t)
 	// The shell outlives the Stop by its grace and then tries to start more.
 	cmd, stderr := p.belayCmd("exec", "--grace", "5s", "--", "sh", "-c",

@@ -62,11 +62,15 @@ func (s *screen) press(keys ...string) {
 
 func (s *screen) text() string { return s.do("capture-pane", "-p", "-S", "-200") }
 
+// glance is the pause between two looks at a screen, each of which is a program of
+// its own.
+const glance = 40 * time.Millisecond
+
 // shows waits until the screen holds the text and returns the screen.
 func (s *screen) shows(want string) string {
 	s.t.Helper()
 	var text string
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(glance) {
 		if text = strings.TrimRight(s.text(), "\n"); strings.Contains(text, want) {
 			return text
 		}
@@ -86,6 +90,7 @@ func (s *screen) code(want int) string {
 // TestTerminalKept: in a terminal the command keeps it: it is one, reads from
 // it, and the shell gets it back.
 func TestTerminalKept(t *testing.T) {
+	t.Parallel()
 	s := newScreen(t)
 	s.line(`belay exec -- bash -c 'test -t 0 && test -t 1 && read -p "name? " x && echo "got <$x>"'`)
 	s.shows("\nname?")
@@ -96,6 +101,7 @@ func TestTerminalKept(t *testing.T) {
 
 // TestTerminalCtrlC: Ctrl-C reaches the tool and is the user's Stop.
 func TestTerminalCtrlC(t *testing.T) {
+	t.Parallel()
 	s := newScreen(t)
 	s.line(`belay exec -- bash -c 'trap "echo INT >> told; exit 1" INT; ` + ticker + `'`)
 	pids := s.waitPids(1)
@@ -115,6 +121,7 @@ func TestTerminalCtrlC(t *testing.T) {
 // TestTerminalAgain: Ctrl-C on a deaf command, and again: each takes the next
 // step at once; then the terminal is the shell's, and works.
 func TestTerminalAgain(t *testing.T) {
+	t.Parallel()
 	s := newScreen(t)
 	s.line(`belay exec --grace 1m --kill-after 1m -- bash -c 'trap "echo INT >> told" INT; trap "echo TERM >> told" TERM; stty -echo; while :; do echo $$ >> witness; sleep 0.02; done'`)
 	pids := s.waitPids(1)
@@ -143,6 +150,7 @@ func TestTerminalAgain(t *testing.T) {
 // job in the background that wants to read waits as any job does (SIGTTIN), and
 // nothing hangs.
 func TestTerminalJobControl(t *testing.T) {
+	t.Parallel()
 	s := newScreen(t)
 	s.line(`belay exec -- bash -c '` + ticker + `'`)
 	pids := s.waitPids(1)
@@ -180,6 +188,7 @@ func TestTerminalJobControl(t *testing.T) {
 // TestTerminalNested: one Ctrl-C on a Belay in a Belay is one press: nobody is
 // escalated.
 func TestTerminalNested(t *testing.T) {
+	t.Parallel()
 	s := newScreen(t)
 	s.line(`belay exec --grace 5s -- belay exec --grace 5s -- bash -c 'trap "echo INT >> told; sleep 0.3; echo clean >> told; exit 1" INT; ` + ticker + `'`)
 	pids := s.waitPids(1)
@@ -195,6 +204,7 @@ func TestTerminalNested(t *testing.T) {
 
 // TestTerminalClosed: when the terminal goes away the command is stopped.
 func TestTerminalClosed(t *testing.T) {
+	t.Parallel()
 	s := newScreen(t)
 	s.line(`belay exec -- bash -c 'trap "" HUP TERM; ` + ticker + `'`)
 	pids := s.waitPids(1)

@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"flag"
 	"os"
+	"os/signal"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -22,6 +25,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "editor" {
 		os.Exit(playEditor(os.Args[2:]))
 	}
+	_ = flag.Set("test.parallel", "4") // most of the time of a test is somebody's grace period
 	testscript.Main(leakFree{m}, map[string]func(){
 		"belay": func() { os.Exit(Main(os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr)) },
 		"hold":  func() { os.Exit(hold(os.Args[1:])) },
@@ -33,6 +37,11 @@ type leakFree struct{ m *testing.M }
 
 // Run implements testscript.TestingM.
 func (l leakFree) Run() int {
+	if signal.Ignored(syscall.SIGINT) {
+		// A shell's background job, as a CI may be. What inherits that goes on
+		// through a Ctrl-C, on purpose; it is not inherited where it is caught.
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGINT)
+	}
 	code := l.m.Run()
 	if code == 0 {
 		if err := goleak.Find(); err != nil {

@@ -13,6 +13,7 @@ var runID = regexp.MustCompile(`run_[0-9a-z]{12,26}`)
 // In a terminal, ps --watch redraws when something changes, lines fit the
 // window, ids are shortened to what other commands take, and Ctrl-C ends it.
 func TestTerminalWatch(t *testing.T) {
+	t.Parallel()
 	s := newScreen(t)
 	s.line("belay exec --name tick --label a=b -- sh -c 'echo up; sleep 1000' </dev/null & belay ps --watch")
 	text := s.shows("process  tick")
@@ -35,6 +36,7 @@ func TestTerminalWatch(t *testing.T) {
 // In a terminal, who is waited for stands on one line, which goes away; Ctrl-C
 // ends the waiting, not the Stop.
 func TestTerminalCancelProgress(t *testing.T) {
+	t.Parallel()
 	s := newScreen(t)
 	s.line("belay exec --name deaf --grace 1h -- sh -c 'trap \"\" INT TERM; while :; do sleep 0.1; done' </dev/null & clear")
 	s.line("until belay ps 2>/dev/null | grep deaf; do sleep 0.1; done; belay ps")

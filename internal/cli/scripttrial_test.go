@@ -11,6 +11,7 @@ import (
 // TestAT86_Trial: top levels that loop, throw, register nothing or take all memory are
 // refused, and neither the tools beside them nor the worker suffer.
 func TestAT86_Trial(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for id, top := range map[string]string{
 		"bomb": `const s = "x".repeat(1 << 29); (s + s).length`, "loop": `while (true) {}`, "throws": `throw new Error("at the top")`,

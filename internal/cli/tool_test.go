@@ -140,6 +140,32 @@ func (c *calling) ends(want int) (stdout, stderr string) {
 	return c.stdout.String(), c.said()
 }
 
+// computes waits until the script, which has said that it is about to, takes the
+// processor for itself.
+func (c *calling) computes() {
+	c.t.Helper()
+	const enough = 15 // ticks of 10 ms: far more than what it does before
+	used := func() (sum int) {
+		for _, pid := range workersOf(c.dir) {
+			stat, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+			if f := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])); len(f) > 12 {
+				user, _ := strconv.Atoi(f[11])
+				sum += user
+			}
+		}
+		return sum
+	}
+	before := used()
+	for limit := time.Now().Add(20 * time.Second); used() < before+enough; time.Sleep(10 * time.Millisecond) {
+		if before == 0 && time.Until(limit) < 19*time.Second {
+			return // where nothing tells, a second has to do
+		}
+		if time.Now().After(limit) {
+			c.t.Fatal("the script never began to compute")
+		}
+	}
+}
+
 // workersOf are the processes that serve a folder of scripts, where the system tells.
 func workersOf(dir string) []int {
 	var pids []int
@@ -169,6 +195,7 @@ func contains(t *testing.T, text string, wants ...string) {
 // hands back is printed, the receipt says who it was, and what the script returns
 // later appears nowhere.
 func TestAT16_RunPressed(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t)
 	c := startTool(m, toolProject(t, `
 		AssistantTool.onCancel = () => "Cancelled by the user.\nPartial results (1 of 2):\n- a"
@@ -190,6 +217,7 @@ func TestAT16_RunPressed(t *testing.T) {
 // TestAT5_RunPressed: without onCancel there is nothing to print, and the call is
 // cancelled all the same.
 func TestAT5_RunPressed(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t)
 	c := startTool(m, toolProject(t, `AssistantTool.report("on"); await sleep(100000)`), "--json", "--grace", "100ms")
 	c.says("report: on")
@@ -204,6 +232,7 @@ func TestAT5_RunPressed(t *testing.T) {
 // TestAT29_RunPressedTwice: the second Ctrl-C skips the rest of the grace: a busy loop
 // is interrupted at once, and what it had is printed (AT-34).
 func TestAT29_RunPressedTwice(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t)
 	c := startTool(m, toolProject(t, `
 		AssistantTool.onCancel = () => "had 3"
@@ -211,7 +240,7 @@ func TestAT29_RunPressedTwice(t *testing.T) {
 		await sleep(50)
 		while (true) { try { while (true) {} } finally { while (true) {} } }`), "--grace", "1h", "--kill-after", "1h")
 	c.says("report: busy")
-	time.Sleep(100 * time.Millisecond) // for the loop to begin; if it has not, onCancel has its turn before it
+	c.computes() // if the loop has not begun, onCancel has its turn before it
 	c.signal(syscall.SIGINT)
 	c.says("stopping; Ctrl-C again")
 	c.signal(syscall.SIGINT)
@@ -225,6 +254,7 @@ func TestAT29_RunPressedTwice(t *testing.T) {
 
 // TestAT35_RunPressedThrice: what no interrupt reaches, the third Ctrl-C kills.
 func TestAT35_RunPressedThrice(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t)
 	c := startTool(m, toolProject(t, `
 		AssistantTool.onCancel = () => "never asked"
@@ -232,7 +262,7 @@ func TestAT35_RunPressedThrice(t *testing.T) {
 		await sleep(50)
 		return { success: true, message: String(/^(a+)+\1$/.test("a".repeat(60) + "b")) }`), "--grace", "1h", "--kill-after", "1h")
 	c.says("report: deaf")
-	time.Sleep(200 * time.Millisecond) // for the expression to begin
+	c.computes()
 	if workers := workersOf(c.dir); runtime.GOOS == "linux" && len(workers) == 0 {
 		t.Error("no worker is to be seen: then none that is gone proves anything")
 	}
@@ -249,6 +279,7 @@ func TestAT35_RunPressedThrice(t *testing.T) {
 
 // TestAT39_RunStopped: other Stops take the same way, with their own cause.
 func TestAT39_RunStopped(t *testing.T) {
+	t.Parallel()
 	const body = `
 		AssistantTool.onCancel = () => "partial"
 		AssistantTool.report("on")

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // askingTool writes a tool into the folder of a screen that asks, with a preview, and
@@ -37,6 +38,7 @@ func askingTool(t *testing.T, s *screen) {
 // TestAT66_Terminal: what a tool asks is asked on the terminal of belay tool run, and
 // the answers have their flags (AT-61).
 func TestAT66_Terminal(t *testing.T) {
+	t.Parallel()
 	s := newScreen(t)
 	askingTool(t, s)
 	for _, c := range []struct {
@@ -74,6 +76,7 @@ func TestAT66_Terminal(t *testing.T) {
 // TestAT65_TerminalPressed: Ctrl-C while a tool asks withdraws the question; nothing is
 // executed, and it is no decline.
 func TestAT65_TerminalPressed(t *testing.T) {
+	t.Parallel()
 	s := newScreen(t)
 	askingTool(t, s)
 	s.line("belay tool run asking")
@@ -96,6 +99,7 @@ func TestAT65_TerminalPressed(t *testing.T) {
 // TestTerminalReports: on a terminal a report takes the line of the one before it with
 // its id.
 func TestTerminalReports(t *testing.T) {
+	t.Parallel()
 	s := newScreen(t)
 	dir := filepath.Join(s.dir, "steps")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -122,7 +126,7 @@ func TestTerminalReports(t *testing.T) {
 // showsTimes waits until the screen holds a text so many times or, with 0, not at all.
 func (s *screen) showsTimes(want string, times int) {
 	s.t.Helper()
-	for range 2000 {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(glance) {
 		if n := strings.Count(s.text(), want); n >= times && times > 0 || n == 0 && times == 0 {
 			return
 		}

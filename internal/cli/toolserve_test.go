@@ -82,6 +82,7 @@ func (s *scripted) text(id, tool string) string {
 
 // TestAT86_ToolServe: scripts on stdio, by any client, changed under way.
 func TestAT86_ToolServe(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	writeScript(t, dir, "one", `return {success: true, message: "one"}`)
 	s := newMachine(t).toolServe(dir)
@@ -110,6 +111,7 @@ func TestAT86_ToolServe(t *testing.T) {
 // TestAT16_ToolServe: an operator's Stop from another terminal gives the caller what
 // onCancel says, and the receipt says how it ended.
 func TestAT16_ToolServe(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	writeScript(t, dir, "slow", `
 		AssistantTool.onCancel = () => "half of it"
@@ -140,6 +142,7 @@ func TestAT16_ToolServe(t *testing.T) {
 
 // TestToolServeBad: what cannot be is said before anything is started.
 func TestToolServeBad(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t)
 	dir := t.TempDir()
 	for _, c := range []struct {

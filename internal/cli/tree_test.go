@@ -11,6 +11,7 @@ import (
 // TestPsTreeShowsTheWayUp: what is still being stopped stands below the turn that
 // is over, not at the top as nobody's (acceptance 18 of ACP).
 func TestPsTreeShowsTheWayUp(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t)
 	tree := belay.NewTree(belay.Options{})
 	s, err := local.Listen(t.Context(), local.Options{Dir: m.dir, Control: tree})

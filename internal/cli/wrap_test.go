@@ -88,14 +88,14 @@ func TestWrapCancel(t *testing.T) {
 func TestWrapDeadline(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
-	w := m.wrap(quick + "--enforce strict --deadline 400ms")
+	w := m.wrap(quick + "--enforce strict --deadline 1s")
 	w.start("1", "tick", "k", `,"deaf":true`)
 	_, data := w.stopped("1")
 	if data.Cause != belay.CauseDeadline {
 		t.Errorf("data %+v", data)
 	}
 	var detail belay.Detail
-	for end := time.Now().Add(10 * time.Second); detail.Receipt == nil || !detail.Receipt.Final; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Second); detail.Receipt == nil || !detail.Receipt.Final; time.Sleep(100 * time.Millisecond) {
 		out, errs, _ := m.belay("status", data.Run.String(), "--json")
 		if err := json.Unmarshal([]byte(out), &detail); err != nil || time.Now().After(end) {
 			t.Fatalf("status: %v\n%s\n%s", err, out, errs)
@@ -107,6 +107,9 @@ func TestWrapDeadline(t *testing.T) {
 	if w.w.StillTicking("k", 100*time.Millisecond) {
 		t.Error("the tool works on")
 	}
+	// The deadline holds for the next call as well, so that it waits for the new process.
+	_, err := w.w.WaitCount("server", "initialized", 2, 30*time.Second)
+	w.ok(err)
 	w.echo()
 }
 
@@ -140,6 +143,7 @@ func TestWrapSecondStop(t *testing.T) {
 
 // Issue: whatever ends Belay, no process of a tool is left after a second.
 func TestWrapEnds(t *testing.T) {
+	t.Parallel()
 	ends := map[string]func(w *wrapped) error{
 		"SIGKILL":     func(w *wrapped) error { return w.Signal(syscall.SIGKILL) },
 		"SIGTERM":     func(w *wrapped) error { return w.Signal(syscall.SIGTERM) },
