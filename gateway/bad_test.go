@@ -14,6 +14,7 @@ import (
 // TestBadLinesOfCaller: each gets the right error where there is somebody to
 // answer, and everything else goes on (MCP-G3).
 func TestBadLinesOfCaller(t *testing.T) {
+	t.Parallel()
 	deep := strings.Repeat("[", 5000) + strings.Repeat("]", 5000)
 	r := legacy(t, linkOptions{})
 	for _, c := range []struct {
@@ -64,6 +65,7 @@ func TestBadLinesOfCaller(t *testing.T) {
 
 // TestNotJSONIsNotPassedOn: nothing of the above reaches a server.
 func TestLinesThatPassNothing(t *testing.T) {
+	t.Parallel()
 	r, server, _ := play(t, linkOptions{})
 	for _, line := range []string{`hello`, ``, `   `, `{"jsonrpc":"2.0","id":1,"id":2,"method":"secret"}`, `{"method":"secret"}`} {
 		r.send("%s", line)
@@ -77,6 +79,7 @@ func TestLinesThatPassNothing(t *testing.T) {
 
 // TestLongLineOfCaller: it costs its own call; the connection lives (MCP-G3).
 func TestLongLineOfCaller(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{cfg: func(c *Config) { c.MaxLine = 64 << 10 }})
 	long := strings.Repeat("x", 300<<10)
 	r.tick("1", "w", `"n":30`)
@@ -101,6 +104,7 @@ func TestLongLineOfCaller(t *testing.T) {
 // TestLongLineOfServer: the call whose answer it is gets an error, the others
 // nothing (MCP-G3).
 func TestLongLineOfServer(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{cfg: func(c *Config) { c.MaxLine = 64 << 10 }})
 	r.tick("1", "w", `"n":30`)
 	if err := r.Call("2", "bigresult", `{"bytes":300000}`, ""); err != nil {
@@ -124,6 +128,7 @@ func TestLongLineOfServer(t *testing.T) {
 // TestMisbehavingServer: noise, floods and broken messages on its output are
 // passed over, and cost no call (MCP-24, MCP-G3).
 func TestMisbehavingServer(t *testing.T) {
+	t.Parallel()
 	for _, what := range []string{"noise", "unknown-id", "null-id", "twice", "flood-stderr", "flood-stdout", "invalid"} {
 		for _, atStart := range []bool{true, false} {
 			if atStart && what == "twice" {
@@ -164,6 +169,7 @@ func TestMisbehavingServer(t *testing.T) {
 // TestBrokenAnswer: an answer that cannot be read fails its call, and does not
 // leave it hanging (MCP-G3).
 func TestBrokenAnswer(t *testing.T) {
+	t.Parallel()
 	for name, answer := range map[string]string{
 		"cut":            `{"jsonrpc":"2.0","id":%s,"result":{"content":[`,
 		"bad escape":     `{"jsonrpc":"2.0","id":%s,"result":{"a":"\q"}}`,
@@ -193,6 +199,7 @@ func TestBrokenAnswer(t *testing.T) {
 // TestBrokenQuestion: a request of the server that cannot be read is answered,
 // so that the server does not wait for ever.
 func TestBrokenQuestion(t *testing.T) {
+	t.Parallel()
 	r, server, _ := play(t, linkOptions{})
 	say(t, server, `{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":{},"params":{}}`)
 	if m := got(t, server, `"id":"q"`); m.Error == nil || m.Error.Code != -32600 {
@@ -212,6 +219,7 @@ func TestBrokenQuestion(t *testing.T) {
 // TestServerThatEnds in odd ways fails its calls at once, and the next call has
 // a fresh process (MCP-G28).
 func TestServerThatEnds(t *testing.T) {
+	t.Parallel()
 	for _, what := range []string{"exit", "half-exit", "close-stdout"} {
 		t.Run(what, func(t *testing.T) {
 			r := legacy(t, linkOptions{})
@@ -238,6 +246,7 @@ func TestServerThatEnds(t *testing.T) {
 // TestServerThatNeverStood: one that dies before it answered anything ends the
 // session, with an error for the handshake and a reason.
 func TestServerThatNeverStood(t *testing.T) {
+	t.Parallel()
 	for _, flag := range []string{"-die", "-misbehave=half-exit", "-misbehave=close-stdout"} {
 		t.Run(flag, func(t *testing.T) {
 			r := open(t, linkOptions{server: []string{flag}})
@@ -264,6 +273,7 @@ func TestServerThatNeverStood(t *testing.T) {
 // TestCallerThatDoesNotRead holds up its own server and nobody else; what it
 // was owed is there when it reads again, in order and whole.
 func TestCallerThatDoesNotRead(t *testing.T) {
+	t.Parallel()
 	toSession, fromClient := io.Pipe()
 	fromSession, toClient := io.Pipe()
 	const n, size, limit = 60, 100 << 10, 1 << 20 // more than the queues of both sides take

@@ -12,6 +12,7 @@ import (
 // its own, and a cancel inside the batch counts after the requests before it
 // (MCP-40, MCP-G38).
 func TestBatchedTools(t *testing.T) {
+	t.Parallel()
 	r := open(t, linkOptions{})
 	r.initialize("2025-03-26")
 	r.send(`[%s,%s,%s,`+cancelLine+`,%s]`, callLine("1", "a"), callLine("2", "b"), callLine(`"1"`, "c"), "2", callLine("4", "d"))
@@ -37,6 +38,7 @@ func TestBatchedTools(t *testing.T) {
 // wait, and the others do not wait for it; a caller that then cancels it as
 // well holds nothing up (MCP-G25, MCP-G38).
 func TestStopOfBatchMember(t *testing.T) {
+	t.Parallel()
 	for _, cancelToo := range []bool{false, true} {
 		r := open(t, linkOptions{cfg: func(c *Config) { c.PartialWait = 150 * time.Millisecond }})
 		r.initialize("2025-03-26")

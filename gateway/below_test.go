@@ -45,6 +45,7 @@ func (r *link) stopTree(id belay.RunID) {
 // or by a header; the Stop of that run stops the tool and answers the caller. The
 // server does not learn the name.
 func TestParentStopsCall(t *testing.T) {
+	t.Parallel()
 	for _, header := range []bool{false, true} {
 		t.Run(fmt.Sprint("header ", header), func(t *testing.T) {
 			r := legacy(t, linkOptions{server: []string{"-reply", "-32800"}, cfg: naming})
@@ -88,6 +89,7 @@ func TestParentStopsCall(t *testing.T) {
 // TestParentRefused: whatever is not a run of the caller's own that is in flight
 // is refused in the same words, and nothing runs.
 func TestParentRefused(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{cfg: naming})
 	own, over, foreign := r.turn("tester"), r.turn("tester"), r.turn("somebody")
 	over.Finish(belay.Completed)
@@ -124,6 +126,7 @@ func TestParentRefused(t *testing.T) {
 // TestParentStoppedBefore: a call below a run that is stopped already never starts;
 // it has a receipt that says where the Stop came from.
 func TestParentStoppedBefore(t *testing.T) {
+	t.Parallel()
 	for _, over := range []bool{false, true} {
 		t.Run(fmt.Sprint("over ", over), func(t *testing.T) {
 			r := legacy(t, linkOptions{cfg: naming})
@@ -157,6 +160,7 @@ func TestParentStoppedBefore(t *testing.T) {
 // TestSessionStopsWhatHangsElsewhere: the Stop of a session, and its end, reach the
 // calls that hang below other runs, tasks and rounds too.
 func TestSessionStopsWhatHangsElsewhere(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"stop", "close"} {
 		t.Run(how, func(t *testing.T) {
 			r := taskLink(t, coreTask, linkOptions{cfg: naming})
@@ -204,6 +208,7 @@ func TestSessionStopsWhatHangsElsewhere(t *testing.T) {
 
 // TestTaskOutlivesParent: work whose run above has ended goes on below the session.
 func TestTaskOutlivesParent(t *testing.T) {
+	t.Parallel()
 	r := taskLink(t, extTask, linkOptions{cfg: naming})
 	turn := r.turn("tester")
 	r.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ask","arguments":{"key":"a","method":"elicit"},"_meta":{"io.github.belayhq/parent":"%s",%s}}}`, turn.ID(), strings.TrimSuffix(strings.TrimPrefix(modernMeta, `"_meta":{`), "}"))

@@ -22,6 +22,7 @@ import (
 
 // TestWrap holds the real program, belay wrap, to what its users see.
 func TestWrap(t *testing.T) {
+	t.Parallel()
 	bin := filepath.Join(t.TempDir(), "belay")
 	build := exec.Command("go", slices.Concat([]string{"build"}, need.BuildFlags(), []string{"-o", bin, "github.com/belayhq/belay/cmd/belay"})...)
 	if out, err := build.CombinedOutput(); err != nil {
@@ -42,7 +43,10 @@ func TestWrap(t *testing.T) {
 		"a lot of requests":  wrapMany,
 		"no private runtime": wrapBadRuntime,
 	} {
-		t.Run(name, func(t *testing.T) { test(t, bin) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, bin)
+		})
 	}
 }
 

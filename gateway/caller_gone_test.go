@@ -14,6 +14,7 @@ import (
 // A caller that is gone is noticed by the first message it should have read,
 // also when its end of our input stays open, and the session ends.
 func TestCallerThatTakesNothingEndsTheSession(t *testing.T) {
+	t.Parallel()
 	r, out, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

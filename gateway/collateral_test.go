@@ -42,7 +42,7 @@ func newDecoys(r *rig) *decoys {
 	scope := newScope(r.t)
 	r.t.Cleanup(d.end) // before that of the scope
 	r.ok(copyProgram("/bin/sh", filepath.Join(dir, "chromium")))
-	loop := `while :; do echo . >>"$0"; sleep 0.1; done`
+	loop := `while :; do echo . >>"$0"; sleep 0.5; done` // each sleep is a process
 	d.shell("env -u TMUX tmux -S " + d.tmux + " -f /dev/null new-session -d 'exec sleep 600'")
 	d.shell("setsid " + dir + "/chromium -c '" + loop + "' " + dir + "/window </dev/null >/dev/null 2>&1 & echo $! >" + dir + "/window.pid")
 	d.shell("setsid sh -c '" + loop + "' " + dir + "/daemon </dev/null >/dev/null 2>&1 & echo $! >" + dir + "/daemon.pid")
@@ -174,7 +174,8 @@ var collateralStops atomic.Int64
 // servers of earlier calls, a daemon in another scope, other calls and other
 // sessions beside it, no innocent process dies in 500 stops; after a stop
 // without force the server process is the same, after one with force the next
-// call answers as before.
+// call answers as before. It runs before what is parallel, since it takes all
+// processors by itself.
 func TestCollateral(t *testing.T) {
 	other := newRig(t, nil) // another session, which nobody stops
 	other.start("1", "tick", `{"key":"bystander","n":1000000,"ms":100}`)
@@ -294,6 +295,7 @@ func collateralSilent(t *testing.T) {
 // DESIGN 11.4: a relay whose local process is killed is never confirmed: at
 // most signalled, with the text that says why.
 func TestCollateralRelay(t *testing.T) {
+	t.Parallel()
 	commands := map[string][]string{
 		"docker": {"docker", "run", "-i", "--rm", "image", "server"},
 		"ssh":    {"ssh", "host.example", "server"},

@@ -18,6 +18,7 @@ import (
 // earlier call left behind lives on; for the next call the server is started
 // again and put into the session.
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	for _, isolation := range []Isolation{IsolationShared, IsolationCall} {
 		t.Run(string(isolation), func(t *testing.T) {
 			t.Parallel()
@@ -129,6 +130,7 @@ func TestCrashBeforeHandshake(t *testing.T) {
 
 // Close ends calls, processes and goroutines, whatever is going on.
 func TestCrashClose(t *testing.T) {
+	t.Parallel()
 	cases := map[string]func(r *rig){
 		"a deaf call": func(r *rig) {
 			r.start("1", "fork", tickForever("k", `"deaf":true`, `"fork":["daemon","respawn","termproof"]`))

@@ -19,6 +19,7 @@ func callLine(id, key string) string {
 // TestEarlyCancel: a cancel that comes before its call stops it on arrival, in
 // writes of their own and in one; it is used once (MCP-G17, A9).
 func TestEarlyCancel(t *testing.T) {
+	t.Parallel()
 	for _, id := range []string{`7`, `"seven"`, `0`} {
 		for _, oneWrite := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s in one write %v", id, oneWrite), func(t *testing.T) {
@@ -68,6 +69,7 @@ func saw(receipt *belay.Receipt, kind belay.EvidenceKind) bool {
 
 // TestEarlyCancelExpires: the mark is forgotten after its time (MCP-G17).
 func TestEarlyCancelExpires(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{before: func(s *Session) { s.stones = belay.NewTombstones[string, string](30*time.Millisecond, 0) }})
 	r.cancel("7", "")
 	r.works()
@@ -80,6 +82,7 @@ func TestEarlyCancelExpires(t *testing.T) {
 
 // TestEarlyCancelOfTwin: the mark counts for that type and value alone.
 func TestEarlyCancelOfTwin(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{})
 	r.cancel("7", "")
 	if err := r.Call(`"7"`, "tick", `{"key":"w","n":2}`, ""); err != nil {
@@ -91,6 +94,7 @@ func TestEarlyCancelOfTwin(t *testing.T) {
 // TestCallAndCancelInOneWrite: the call never runs, or is told at once; in
 // either case it stops and is not answered.
 func TestCallAndCancelInOneWrite(t *testing.T) {
+	t.Parallel()
 	for _, isolation := range []Isolation{IsolationShared, IsolationCall} {
 		t.Run(string(isolation), func(t *testing.T) {
 			r := legacy(t, linkOptions{server: []string{"-no-subscribe"}, cfg: func(c *Config) { c.Isolation = isolation }})
@@ -118,6 +122,7 @@ func TestCallAndCancelInOneWrite(t *testing.T) {
 // TestCancelOfQueuedCall: what waits for its process is taken back, nothing
 // goes to the server, and an operator gets an answer (MCP-G16).
 func TestCancelOfQueuedCall(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{server: []string{"-no-subscribe"}, cfg: func(c *Config) { c.Isolation, c.MaxProcesses = IsolationCall, 1 }})
 	r.tick("1", "first", `"n":40`)
 	for _, id := range []string{"2", "3"} {
@@ -155,6 +160,7 @@ func TestCancelOfQueuedCall(t *testing.T) {
 // withdrawn, and the cancel of one that is half written waits for the rest of
 // its line and overtakes all others (MCP-G16, MCP-G19).
 func TestCancelBeforeTheFirstByte(t *testing.T) {
+	t.Parallel()
 	p := newPuppets(t)
 	r := &link{t: t, logs: &faketool.Text{}}
 	r.start(p.command, linkOptions{})

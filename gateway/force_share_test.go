@@ -101,6 +101,7 @@ func TestForceDrainRunsOut(t *testing.T) {
 // process at once; the old one ends when its last call has, also if the drain
 // ran out before.
 func TestForceRestartSafe(t *testing.T) {
+	t.Parallel()
 	for name, drain := range map[string]time.Duration{"drained": time.Minute, "drain runs out": 200 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -131,6 +132,7 @@ func TestForceRestartSafe(t *testing.T) {
 // stopped call's process dies and is never leased again, others are untouched,
 // whatever enforce says.
 func TestForceIsolationCall(t *testing.T) {
+	t.Parallel()
 	for _, enforce := range []Enforce{EnforceStrict, EnforceAuto, EnforceLenient} {
 		t.Run(string(enforce), func(t *testing.T) {
 			t.Parallel()

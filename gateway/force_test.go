@@ -88,6 +88,7 @@ func TestForceStrict(t *testing.T) {
 // Issue, MCP-G35: of a tool that forks in every way no process is left, with a
 // cgroup and without.
 func TestForceForks(t *testing.T) {
+	t.Parallel()
 	for name, mode := range map[string]proc.CgroupMode{"cgroup": proc.CgroupAuto, "no cgroup": proc.CgroupOff} {
 		for _, enforce := range []Enforce{EnforceStrict, EnforceAuto} {
 			t.Run(name+"/"+string(enforce), func(t *testing.T) {
@@ -108,6 +109,7 @@ func TestForceForks(t *testing.T) {
 
 // MCP-G33: an error reply does not end the ladder of strict, a result does.
 func TestForceAndReplies(t *testing.T) {
+	t.Parallel()
 	t.Run("error reply, tool goes on", func(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, nil, "-early", "-reply=error0")
@@ -170,7 +172,8 @@ func TestForceAndReplies(t *testing.T) {
 // inside the tree, gets ten seconds between SIGTERM and SIGKILL.
 func TestForceLetsSlowToolsCleanUp(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, nil)
+	// A kill that comes much earlier than this counts as a person's press.
+	r := newRig(t, func(c *Config) { c.Ladder.KillAfter = time.Second })
 	dir := t.TempDir()
 	tool := filepath.Join(dir, "git")
 	r.ok(copyProgram("/bin/sh", tool))

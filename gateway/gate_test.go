@@ -56,6 +56,7 @@ func gated(d *door) func(*Config) { return func(c *Config) { c.Gate = d } }
 // TestGate: while the gate is shut no work starts, and whoever asks is told why;
 // lists and pings pass, and nothing is left behind (DESIGN 11, 10).
 func TestGate(t *testing.T) {
+	t.Parallel()
 	d := &door{shut: fmt.Errorf("%w: everything was stopped by ops: cost", belay.ErrForbidden)}
 	r := legacy(t, linkOptions{cfg: gated(d)})
 	for i, method := range []string{"tools/call", "prompts/get", "resources/read", "completion/complete"} {
@@ -91,6 +92,7 @@ func TestGate(t *testing.T) {
 // TestGateShutMeanwhile: a call that was let in a moment before the gate was shut,
 // and registered after everything was stopped, does not run.
 func TestGateShutMeanwhile(t *testing.T) {
+	t.Parallel()
 	d := &door{shut: belay.ErrForbidden, after: 1}
 	r := legacy(t, linkOptions{cfg: gated(d)})
 	r.send("%s", callLine("7", "w"))
@@ -111,6 +113,7 @@ func TestGateShutMeanwhile(t *testing.T) {
 // id, stops it before it starts; the caller gets -32800, there is a receipt, and it
 // is used once (ORC-79, ORC-57).
 func TestEarlyStopByAnotherDoor(t *testing.T) {
+	t.Parallel()
 	for _, isolation := range []Isolation{IsolationShared, IsolationCall} {
 		for _, id := range []string{`7`, `"7"`, `"\u0037"`} {
 			t.Run(fmt.Sprint(isolation, id), func(t *testing.T) {
@@ -160,6 +163,7 @@ func TestEarlyStopByAnotherDoor(t *testing.T) {
 // when the call had looked for one and was not registered yet, stops it (ORC-79:
 // it was answered that it waits).
 func TestEarlyStopWhileTheCallArrives(t *testing.T) {
+	t.Parallel()
 	for _, isolation := range []Isolation{IsolationShared, IsolationCall} {
 		stop := belay.Cancellation{Stop: belay.NewStopID(), Cause: belay.CauseUser, By: "tester", Via: "orchestrate"}
 		d := &door{early: map[string]belay.Cancellation{"7": stop}, late: 1}
@@ -181,6 +185,7 @@ func TestEarlyStopWhileTheCallArrives(t *testing.T) {
 // TestOwnCancelComesFirst: after its own early cancel a caller gets no answer,
 // whoever else stopped the call (MCP-G24).
 func TestOwnCancelComesFirst(t *testing.T) {
+	t.Parallel()
 	d := &door{early: map[string]belay.Cancellation{"7": {Cause: belay.CauseOperator}}}
 	r := legacy(t, linkOptions{cfg: gated(d)})
 	r.cancel("7", "")
@@ -197,6 +202,7 @@ func TestOwnCancelComesFirst(t *testing.T) {
 // TestEarlyStopInBatch: the answer of such a call does not hold the batch up
 // (MCP-40).
 func TestEarlyStopInBatch(t *testing.T) {
+	t.Parallel()
 	d := &door{early: map[string]belay.Cancellation{"7": {Cause: belay.CauseOperator}}}
 	r := open(t, linkOptions{cfg: gated(d)})
 	r.initialize("2025-03-26")
@@ -210,6 +216,7 @@ func TestEarlyStopInBatch(t *testing.T) {
 // TestEarlyStopOfModernCall: callers who share a session are asked about by the
 // text of their own ids, too (ORC-79).
 func TestEarlyStopOfModernCall(t *testing.T) {
+	t.Parallel()
 	d := &door{early: map[string]belay.Cancellation{"7": {Cause: belay.CauseUser}}}
 	r := open(t, linkOptions{server: []string{"-era", "modern"}, cfg: func(c *Config) { c.Gate, c.Modern = d, true }})
 	r.bring(fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"tick","arguments":{"key":"w","n":3},%s}}`, modernMeta),

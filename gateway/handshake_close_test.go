@@ -12,6 +12,7 @@ import (
 // end of the session answers it all the same, in flight or still waiting for a
 // process (MCP-G28).
 func TestCloseAnswersHandshake(t *testing.T) {
+	t.Parallel()
 	r, server, _ := play(t, linkOptions{})
 	r.send(`{"jsonrpc":"2.0","id":"h","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}`)
 	got(t, server, `"initialize"`)

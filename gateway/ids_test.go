@@ -12,6 +12,7 @@ import (
 // TestIdsAreEchoed: every form of id comes back exactly as it was sent, and the
 // server never sees one of them (MCP-G6, MCP-G7).
 func TestIdsAreEchoed(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{})
 	ids := []string{
 		`0`, `"0"`, `1`, `"1"`, `1.0`, `1e0`, `-1`, `1152921504606846976`, `9007199254740993`,
@@ -47,6 +48,7 @@ func TestIdsAreEchoed(t *testing.T) {
 // TestEachIdIsStopped: a cancel hits the call with the same type and value of
 // id, and its typed twins go on (MCP-G7).
 func TestEachIdIsStopped(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ id, cancel, twin string }{
 		{`0`, `0`, `"0"`},
 		{`"0"`, `"0"`, `0`},
@@ -80,6 +82,7 @@ func TestEachIdIsStopped(t *testing.T) {
 // to the new call; neither the cancel nor the first call's late answer reaches
 // it (MCP-16, MCP-G6).
 func TestReusedIdIsNotHit(t *testing.T) {
+	t.Parallel()
 	for _, reply := range []string{"none", "result", "-32800"} {
 		t.Run(reply, func(t *testing.T) {
 			r := legacy(t, linkOptions{server: []string{"-reply", reply, "-late", "60ms"}})
@@ -107,6 +110,7 @@ func TestReusedIdIsNotHit(t *testing.T) {
 // TestLateCancel: a cancel after the answer changes nothing, and a repeated one
 // neither (MCP-12, MCP-15, MCP-16, MCP-21, MCP-G11).
 func TestLateCancel(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{})
 	if err := r.Call("7", "tick", `{"key":"w","n":2}`, ""); err != nil {
 		t.Fatal(err)
@@ -129,6 +133,7 @@ func TestLateCancel(t *testing.T) {
 // TestRepeatedCancel: the notification twice stops once and forces nothing
 // (MCP-G11).
 func TestRepeatedCancel(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{cfg: func(c *Config) { c.Enforce = EnforceLenient }})
 	r.tick("7", "w", `"n":60,"deaf":true`)
 	run := r.runOf("7")
@@ -151,6 +156,7 @@ func TestRepeatedCancel(t *testing.T) {
 // TestDuplicateId: a second request under an id that is in flight is refused
 // and the first is not touched (MCP-67).
 func TestDuplicateId(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{})
 	r.tick("7", "first", `"n":25`)
 	if err := r.Call("7", "tick", `{"key":"second","n":2}`, ""); err != nil {

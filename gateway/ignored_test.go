@@ -12,6 +12,7 @@ import (
 // or is unknown, change nothing and cost nothing: the call in flight goes on
 // (MCP-11, MCP-20, MCP-22, MCP-23, MCP-G14, A13).
 func TestIgnoredCancels(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{})
 	r.tick("7", "w", `"n":60`)
 	lines := []string{
@@ -57,6 +58,7 @@ func TestIgnoredCancels(t *testing.T) {
 
 // TestHandshakeIsNotCancelled: in flight, early and late (MCP-7, MCP-G14).
 func TestHandshakeIsNotCancelled(t *testing.T) {
+	t.Parallel()
 	for _, method := range []string{"initialize", "server/discover"} {
 		t.Run(method, func(t *testing.T) {
 			r, server, _ := play(t, linkOptions{})
@@ -80,6 +82,7 @@ func TestHandshakeIsNotCancelled(t *testing.T) {
 // TestReasonOfCancel: passed on, bounded, without control characters; one of a
 // wrong type is dropped and the cancel honoured (MCP-G21, A13).
 func TestReasonOfCancel(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("ü", 2000)
 	r, server, _ := play(t, linkOptions{})
 	far, n := &end{Client: server}, 0
@@ -119,6 +122,7 @@ func TestReasonOfCancel(t *testing.T) {
 // TestModernCancelCarriesMeta: on a modern connection the cancel names its
 // version, in a legacy session it does not (A12, MCP-G20).
 func TestModernCancelCarriesMeta(t *testing.T) {
+	t.Parallel()
 	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
 	for _, modern := range []bool{false, true} {
 		t.Run(fmt.Sprint(modern), func(t *testing.T) {

@@ -127,6 +127,10 @@ func FuzzNames(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
+	f.Cleanup(func() { // first: the tree would wait for its evidence
+		turn.Finish(belay.Completed)
+		turn.Observe(belay.Evidence{Kind: belay.SeenHandlerReturned, Scope: belay.ScopeHandler})
+	})
 	parent := `"io.github.belayhq/parent":"` + turn.ID().String() + `"`
 	for _, params := range []string{
 		`{}`, `null`, `[]`, `{"_meta":null}`, `{"_meta":{}}`, `{"_meta":{` + parent + `}}`, `{"_meta":{"progressToken":1,` + parent + `,"traceparent":"` + traceparent + `","tracestate":"a"}}`,

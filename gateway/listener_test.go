@@ -77,6 +77,7 @@ func TestListener(t *testing.T) {
 // TestListenerWords: a process that says the words of a crash and lives is heard all
 // the same.
 func TestListenerWords(t *testing.T) {
+	t.Parallel()
 	from, to, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

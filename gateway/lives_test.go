@@ -10,6 +10,7 @@ import (
 // TestDeadBeforeUse: a process that ended when it had just been put into the
 // session is never given a call, which nobody would answer (MCP-G28).
 func TestDeadBeforeUse(t *testing.T) {
+	t.Parallel()
 	r, _, _ := play(t, linkOptions{})
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()

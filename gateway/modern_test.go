@@ -57,6 +57,7 @@ func (r *link) worksModern() {
 // to a fresh process, and subscriptions are sent again with their ids mapped
 // (MCP-72, MCP-73, MCP-76).
 func TestModernAfterForce(t *testing.T) {
+	t.Parallel()
 	r := open(t, linkOptions{server: []string{"-era", "modern"}, cfg: func(c *Config) { c.Enforce = EnforceStrict }})
 	r.send(`{"jsonrpc":"2.0","id":"L","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},%s}}`, modernMeta)
 	got(t, r.Client, "notifications/subscriptions/acknowledged")
@@ -92,6 +93,7 @@ func TestModernAfterForce(t *testing.T) {
 // TestModernDiscoverReplay: a session that was opened by server/discover is
 // compared by it after a forced restart, in _meta as well.
 func TestModernDiscoverReplay(t *testing.T) {
+	t.Parallel()
 	for _, changes := range []bool{false, true} {
 		t.Run(fmt.Sprint(changes), func(t *testing.T) {
 			flags := []string{"-era", "modern"}
@@ -124,6 +126,7 @@ func TestModernDiscoverReplay(t *testing.T) {
 // TestErasTogether: one process serves both, and each call is cancelled in its
 // own way (MCP-71).
 func TestErasTogether(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{})
 	r.tick("1", "legacy", `"n":2000`)
 	if err := r.CallModern("2", "tick", `{"key":"modern","n":2000}`, ""); err != nil {
@@ -145,6 +148,7 @@ func TestErasTogether(t *testing.T) {
 // subscription is ended with an error: silence would look like a server where
 // nothing happens (MCP-76, MCP-G28).
 func TestSubscriptionWithoutProcess(t *testing.T) {
+	t.Parallel()
 	r := open(t, linkOptions{server: []string{"-era", "modern", "-versions"}, cfg: strictly})
 	r.send(`{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{%s}}`, modernMeta)
 	r.expect(`"d"`)

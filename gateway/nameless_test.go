@@ -11,6 +11,7 @@ import (
 // TestNamelessCall: a tools/call without the name of a tool is refused, is no run
 // and never reaches the server (ORC-63).
 func TestNamelessCall(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{})
 	for i, params := range []string{`{}`, `{"name":7}`, `{"name":""}`, `{"name":null}`, `{"name":["x"]}`} {
 		id := strconv.Itoa(10 + i)

@@ -35,6 +35,7 @@ func naming(c *Config) {
 // TestLabels: the names by which a caller knows its call find its run; those of
 // the config go first, and what does not fit is left out.
 func TestLabels(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{cfg: naming})
 	many := make(map[string]string)
 	for i := range 60 {
@@ -72,6 +73,7 @@ func TestLabels(t *testing.T) {
 // TestNamelessSession: without the settings nothing is read or added, and the
 // server gets what the caller sent (MCP-G2).
 func TestNamelessSession(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{cfg: func(c *Config) { c.Enforce = EnforceStrict }}) // so that no progress is asked for
 	meta := `{"io.github.belayhq/parent":"x", "claudecode/toolUseId":"y" ,"traceparent":"` + traceparent + `"}`
 	r.send("%s", echoWith(1, meta))
@@ -88,6 +90,7 @@ func TestNamelessSession(t *testing.T) {
 
 // TestResultNamesRun: the caller learns which run its call was, or became.
 func TestResultNamesRun(t *testing.T) {
+	t.Parallel()
 	r := taskLink(t, coreTask, linkOptions{cfg: naming})
 	r.send("%s", echoWith(1, `{}`))
 	if m := r.expect("1"); !strings.Contains(m.Raw, `"_meta":{"io.github.belayhq/run":"`+r.runOf("1").ID().String()+`"`) {
@@ -109,6 +112,7 @@ func TestResultNamesRun(t *testing.T) {
 // TestPartialNamesRun: so does the caller of a call that was stopped and had
 // something.
 func TestPartialNamesRun(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{server: []string{"-reply", "result"}, cfg: naming})
 	r.tick("1", "w", `"n":3000`)
 	run := r.stop("1", "enough")

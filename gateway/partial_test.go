@@ -27,6 +27,7 @@ const modernMeta = `"_meta":{` + faketool.ModernMeta + `}`
 // by somebody else is carried by the one answer, as a tool result that says it
 // was cancelled; the receipt keeps it (MCP-G25, MCP-G26).
 func TestPartialResult(t *testing.T) {
+	t.Parallel()
 	for _, modern := range []bool{false, true} {
 		t.Run(fmt.Sprint("modern ", modern), func(t *testing.T) {
 			r, server, _ := play(t, linkOptions{cfg: func(c *Config) { c.PartialWait = 5 * time.Second }})
@@ -68,6 +69,7 @@ func TestPartialResult(t *testing.T) {
 // somebody else leads to the error -32800, and methods other than tools/call
 // always do (MCP-G26).
 func TestNoPartialResult(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ name, method, reply string }{
 		{"isError", "tools/call", `"result":{"content":[{"type":"text","text":"Cancelled by me"}],"isError":true}`},
 		{"code 0", "tools/call", `"error":{"code":0,"message":"Request cancelled"}`},
@@ -109,6 +111,7 @@ func TestNoPartialResult(t *testing.T) {
 // TestCallerGivesUpToo: a cancel of the caller while an operator's Stop waits
 // for a partial result means that it wants no answer any more (MCP-G24).
 func TestCallerGivesUpToo(t *testing.T) {
+	t.Parallel()
 	r, server, _ := play(t, linkOptions{cfg: func(c *Config) { c.PartialWait = time.Second }})
 	r.send(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"x"}}`)
 	call := got(t, server, "tools/call")
@@ -131,6 +134,7 @@ func TestCallerGivesUpToo(t *testing.T) {
 // TestAnsweredAtTheEnd: Belay's own end answers what is in flight, at once and
 // once (DESIGN 3, MCP-G25, MCP-G28).
 func TestAnsweredAtTheEnd(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{})
 	r.tick("7", "w", `"n":3000`)
 	r.send(`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{"name":"hang","arguments":{"key":"h"}}}`)
@@ -149,6 +153,7 @@ func TestAnsweredAtTheEnd(t *testing.T) {
 // TestLateMessagesAreMuted: progress and log after a Stop are signs of life on
 // the receipt and go nowhere (MCP-G27, MCP-G32).
 func TestLateMessagesAreMuted(t *testing.T) {
+	t.Parallel()
 	r, server, _ := play(t, linkOptions{cfg: func(c *Config) { c.Enforce, c.Ladder.Grace = EnforceNever, time.Second }})
 	r.send(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"x","_meta":{"progressToken":"p"}}}`)
 	got(t, server, "tools/call")
@@ -173,6 +178,7 @@ func TestLateMessagesAreMuted(t *testing.T) {
 // the same, is not at fault: that answer and one that nobody asked for are two
 // things in the log.
 func TestAnswerAfterTheAck(t *testing.T) {
+	t.Parallel()
 	r, server, _ := play(t, linkOptions{})
 	r.s.mu.Lock()
 	r.s.acks.Notify = true

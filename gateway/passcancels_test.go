@@ -17,6 +17,7 @@ func passing64(c *Config) { c.PassCancels, c.Enforce = true, EnforceStrict }
 // words; Belay does nothing itself, and what the server answers is the answer
 // (ORC-64).
 func TestPassCancels(t *testing.T) {
+	t.Parallel()
 	for _, reply := range []string{"none", "result", "-32800"} {
 		for _, modern := range []bool{false, true} {
 			t.Run(fmt.Sprint(reply, " modern ", modern), func(t *testing.T) {
@@ -62,6 +63,7 @@ func TestPassCancels(t *testing.T) {
 // TestPassCancelsToDeaf: a server that ignores the cancel is left alone, and its
 // answer reaches the caller (ORC-64).
 func TestPassCancelsToDeaf(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{server: []string{"-reply", "result"}, cfg: passing64})
 	r.tick("7", "w", `"n":80,"deaf":true`)
 	pid := r.s.current.tree.PID()
@@ -77,6 +79,7 @@ func TestPassCancelsToDeaf(t *testing.T) {
 
 // TestPassCancelsOfUnknown: what names nothing in flight stops no later call.
 func TestPassCancelsOfUnknown(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{cfg: passing64})
 	r.cancel("7", "")
 	if err := r.Call("7", "tick", `{"key":"w","n":2}`, ""); err != nil {
@@ -95,6 +98,7 @@ func TestPassCancelsOfUnknown(t *testing.T) {
 // TestPassCancelsOfQueued: the cancel of a call that waits for a process follows it
 // there.
 func TestPassCancelsOfQueued(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{server: []string{"-no-subscribe", "-reply", "result"}, cfg: func(c *Config) {
 		c.PassCancels, c.Isolation, c.MaxProcesses = true, IsolationCall, 1
 	}})
@@ -116,6 +120,7 @@ func TestPassCancelsOfQueued(t *testing.T) {
 // TestPassCancelsOfTask: tasks/cancel is a request like others; the server's word
 // ends the task.
 func TestPassCancelsOfTask(t *testing.T) {
+	t.Parallel()
 	r := taskLink(t, coreTask, linkOptions{cfg: passing64})
 	run := r.begin(coreTask, "1", "a", `"n":3000`)
 	r.ask(coreTask, "2", "tasks/cancel", "task-a")
@@ -132,6 +137,7 @@ func TestPassCancelsOfTask(t *testing.T) {
 // TestPassCancelsByClosing: a modern caller that closes its exchange has cancelled;
 // a server that reads lines is told so, and nothing is forced (ORC-64, MCP-54).
 func TestPassCancelsByClosing(t *testing.T) {
+	t.Parallel()
 	r := open(t, linkOptions{server: []string{"-era", "modern", "-reply", "result"}, cfg: func(c *Config) { passing64(c); c.Modern = true }})
 	r.bring(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"tick","arguments":{"key":"w","n":3000},%s}}`, modernMeta),
 		func(a *mcp.Arrival) { a.Exchange, a.ByExchange = 5, true })
@@ -147,6 +153,7 @@ func TestPassCancelsByClosing(t *testing.T) {
 
 // TestPassCancelsOverHTTP: the server is told in the way of its era.
 func TestPassCancelsOverHTTP(t *testing.T) {
+	t.Parallel()
 	for _, modern := range []bool{false, true} {
 		t.Run(fmt.Sprint("modern ", modern), func(t *testing.T) {
 			r := remote(t, sdkfake.Options{Stateless: modern, Propagate: modern}, linkOptions{cfg: passing64})
@@ -171,6 +178,7 @@ func TestPassCancelsOverHTTP(t *testing.T) {
 // TestPassedAreBounded: of the cancelled calls that are never answered only so many
 // are remembered, and who answers late is not heard.
 func TestPassedAreBounded(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{server: []string{"-reply", "none"}, cfg: passing64})
 	r.tick("7", "w", `"n":3000`)
 	run := r.runOf("7")

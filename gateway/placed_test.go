@@ -55,6 +55,7 @@ func tickUse(id, key, use string) string {
 // as a Stop of that run stops it and nothing else, and the Stop of the session
 // reaches it all the same (ACP-B11).
 func TestACP_B11_PlacedElsewhere(t *testing.T) {
+	t.Parallel()
 	p := &places{}
 	r := legacy(t, linkOptions{server: []string{"-reply", "-32800"}, cfg: placing(p)})
 	one, two := belay.NewRunID(), belay.NewRunID()
@@ -109,6 +110,7 @@ func TestACP_B11_PlacedElsewhere(t *testing.T) {
 // A call below a run of another process that is stopped already never starts, and
 // has a receipt.
 func TestACP_B11_PlacedBelowTheStopped(t *testing.T) {
+	t.Parallel()
 	p := &places{}
 	r := legacy(t, linkOptions{cfg: placing(p)})
 	turn := belay.NewRunID()
@@ -133,6 +135,7 @@ func TestACP_B11_PlacedBelowTheStopped(t *testing.T) {
 // nobody knows in flight, leaves them with the session. The session hangs below
 // the run that it was opened for.
 func TestACP_B12_PlacedHere(t *testing.T) {
+	t.Parallel()
 	p := &places{}
 	var editor *belay.Run
 	r := legacy(t, linkOptions{server: []string{"-reply", "-32800"}, cfg: func(c *Config) {
@@ -142,7 +145,10 @@ func TestACP_B12_PlacedHere(t *testing.T) {
 		}
 		c.Placer, c.Parent = p, editor.ID()
 	}})
-	t.Cleanup(func() { editor.Finish(belay.Completed) })
+	t.Cleanup(func() {
+		editor.Finish(belay.Completed)
+		editor.Observe(belay.Evidence{Kind: belay.SeenHandlerReturned, Scope: belay.ScopeHandler}) // or the tree waits for it
+	})
 	turn, over := r.turn("another owner"), r.turn("tester")
 	over.Finish(belay.Completed)
 	for i, place := range []belay.RunID{turn.ID(), over.ID(), editor.ID()} {

@@ -12,7 +12,12 @@ import (
 	"github.com/belayhq/belay/internal/faketool"
 )
 
-func strictly(c *Config) { c.Enforce = EnforceStrict }
+// strictly has what is deaf ended by force, however long a busy machine takes to
+// see it dead.
+func strictly(c *Config) {
+	c.Enforce = EnforceStrict
+	c.Ladder.ConfirmAfter = time.Minute
+}
 
 // deafStop has the server's process ended by force: a deaf call is stopped.
 func (r *link) deafStop(id, key string) *belay.Receipt {
@@ -55,6 +60,7 @@ func (r *link) request(id, method, params string) faketool.Message {
 // process is in the state of the old one, and the next call is answered without
 // a new handshake (MCP-G36, DESIGN 11, 3).
 func TestReplay(t *testing.T) {
+	t.Parallel()
 	for _, version := range []string{"2024-11-05", "2025-11-25"} {
 		t.Run(version, func(t *testing.T) {
 			r := open(t, linkOptions{cfg: strictly})
@@ -108,6 +114,7 @@ func paramsOf(t *testing.T, line string) string {
 // TestStartUpQuestions reach the client once, whatever the server asks and
 // however late; the fresh process gets the same answer (DESIGN 11, 3).
 func TestStartUpQuestions(t *testing.T) {
+	t.Parallel()
 	for kind, method := range map[string]string{"roots": "roots/list", "elicit": "elicitation/create", "sampling": "sampling/createMessage"} {
 		t.Run(kind, func(t *testing.T) {
 			r := open(t, linkOptions{server: []string{"-start-ask", kind}, cfg: strictly})
@@ -138,6 +145,7 @@ func TestStartUpQuestions(t *testing.T) {
 // TestChangedRootsAreAskedAnew: what the caller called outdated is not given to
 // a fresh process.
 func TestChangedRootsAreAskedAnew(t *testing.T) {
+	t.Parallel()
 	r := open(t, linkOptions{server: []string{"-start-ask", "roots"}, cfg: strictly})
 	r.initialize("2025-11-25")
 	question := got(t, r.Client, "roots/list")
@@ -158,6 +166,7 @@ func TestChangedRootsAreAskedAnew(t *testing.T) {
 
 // TestLaterQuestionsAreAsked: only a start-up question is answered from memory.
 func TestLaterQuestionsAreAsked(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{cfg: strictly})
 	for i := range 2 {
 		id := fmt.Sprint(100 + i)
@@ -184,6 +193,7 @@ func TestLaterQuestionsAreAsked(t *testing.T) {
 // they are answered with a clear error, and so are standing requests
 // (DESIGN 11, 3).
 func TestChangedServer(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{server: []string{"-versions"}, cfg: strictly})
 	r.deafStop("1", "w")
 	for _, id := range []string{"2", "3"} {
@@ -207,6 +217,7 @@ func TestChangedServer(t *testing.T) {
 
 // TestChangedTools: the client is told that the list has changed.
 func TestChangedTools(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{server: []string{"-tools-change"}, cfg: strictly})
 	r.request("1", "tools/list", `{}`)
 	r.deafStop("2", "w")
@@ -220,6 +231,7 @@ func TestChangedTools(t *testing.T) {
 // TestDeadAtRestart: a server that dies each time it is started again fails the
 // calls, at once and with the reason; the session stays.
 func TestDeadAtRestart(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{server: []string{"-die-from", "2"}, cfg: strictly})
 	r.deafStop("1", "w")
 	for _, id := range []string{"2", "3"} {
@@ -235,6 +247,7 @@ func TestDeadAtRestart(t *testing.T) {
 // TestCrashBetweenHandshakeMessages: a server that dies before the caller's
 // initialized notification gets it once, not twice.
 func TestCrashBetweenHandshakeMessages(t *testing.T) {
+	t.Parallel()
 	r, server, p := play(t, linkOptions{})
 	r.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`)
 	m := got(t, server, "initialize")
@@ -267,6 +280,7 @@ func TestCrashBetweenHandshakeMessages(t *testing.T) {
 // TestCrashMidCall: the call gets its error at once, the next one a fresh
 // process in the same session (MCP-G28, MCP-76).
 func TestCrashMidCall(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{})
 	r.request("1", "resources/subscribe", `{"uri":"file:///a"}`)
 	r.tick("2", "w", `"n":3000`)
@@ -289,6 +303,7 @@ func TestCrashMidCall(t *testing.T) {
 // TestRefusedIsolation: what would be kept in the wrong process is refused at
 // the handshake, with a word on what to do (DESIGN 11, 2).
 func TestRefusedIsolation(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ caps, want string }{
 		{`{"resources":{"subscribe":true}}`, "resources.subscribe"},
 		{`{"tasks":{}}`, "tasks"},

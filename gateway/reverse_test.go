@@ -12,6 +12,7 @@ import (
 // TestQuestionsPass: what the server asks reaches the caller under an id of
 // Belay's own, and the answer the server under its own (MCP-2, MCP-G9).
 func TestQuestionsPass(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ kind, method, answer string }{
 		{"roots", "roots/list", `{"roots":[{"uri":"file:///home","name":"h"}]}`},
 		{"sampling", "sampling/createMessage", `{"role":"assistant","content":{"type":"text","text":"hi \u00fc"},"model":"m","x":1e5}`},
@@ -54,6 +55,7 @@ func TestQuestionsPass(t *testing.T) {
 
 // TestQuestionRefused: an error of the caller passes too.
 func TestQuestionRefused(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{})
 	if err := r.Call("1", "ask", `{"key":"w","method":"sampling"}`, ""); err != nil {
 		t.Fatal(err)
@@ -69,6 +71,7 @@ func TestQuestionRefused(t *testing.T) {
 // TestServerCancelsItsQuestion: in that direction the cancel carries the mapped
 // id, and a late answer of the caller is dropped (MCP-2, MCP-G9, MCP-14).
 func TestServerCancelsItsQuestion(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{})
 	if err := r.Call("1", "ask", `{"key":"w","method":"elicit","cancelMs":30,"askId":"q"}`, ""); err != nil {
 		t.Fatal(err)
@@ -89,6 +92,7 @@ func TestServerCancelsItsQuestion(t *testing.T) {
 // are dropped; the server's own cancel of them is not passed on a second time
 // (MCP-G22).
 func TestQuestionsOfStoppedCall(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"sampling", "elicit"} {
 		for _, operator := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s operator=%v", kind, operator), func(t *testing.T) {
@@ -139,6 +143,7 @@ func TestQuestionsOfStoppedCall(t *testing.T) {
 // TestPingIsNobodys: a server's ping or roots/list is answered by the caller
 // whatever was stopped (MCP-42).
 func TestPingIsNobodys(t *testing.T) {
+	t.Parallel()
 	r, server, _ := play(t, linkOptions{})
 	r.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`)
 	got(t, server, "tools/call")
@@ -158,6 +163,7 @@ func TestPingIsNobodys(t *testing.T) {
 // type, in both directions; a caller without a token gets no progress
 // (MCP-41, MCP-G8).
 func TestProgressIsMapped(t *testing.T) {
+	t.Parallel()
 	for _, enforce := range []Enforce{EnforceAuto, EnforceStrict} {
 		t.Run(string(enforce), func(t *testing.T) {
 			r := legacy(t, linkOptions{cfg: func(c *Config) { c.Enforce = enforce }})
@@ -186,6 +192,7 @@ func TestProgressIsMapped(t *testing.T) {
 // TestProgressOfQuestions: the caller's progress on a question of the server
 // comes back under the server's token.
 func TestProgressOfQuestions(t *testing.T) {
+	t.Parallel()
 	r, server, _ := play(t, linkOptions{})
 	say(t, server, `{"jsonrpc":"2.0","id":5,"method":"sampling/createMessage","params":{"_meta":{"progressToken":77},"maxTokens":1}}`)
 	q := got(t, r.Client, "sampling/createMessage")
@@ -209,6 +216,7 @@ func TestProgressOfQuestions(t *testing.T) {
 
 // TestAnswersNobodyAskedFor are dropped, in both directions (MCP-5).
 func TestAnswersNobodyAskedFor(t *testing.T) {
+	t.Parallel()
 	r, server, _ := play(t, linkOptions{})
 	r.send(`{"jsonrpc":"2.0","id":"b-1","result":{"to":"nobody"}}`)
 	r.send(`{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":"to nobody"}}`)
@@ -232,6 +240,7 @@ func TestAnswersNobodyAskedFor(t *testing.T) {
 // TestQuestionsOfDeadServer are cancelled at the caller, whose answer goes
 // nowhere (MCP-G22).
 func TestQuestionsOfDeadServer(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{})
 	if err := r.Call("1", "ask", `{"key":"w","method":"elicit"}`, ""); err != nil {
 		t.Fatal(err)
@@ -253,6 +262,7 @@ func TestQuestionsOfDeadServer(t *testing.T) {
 // ask, is told of the level that was set since it was started, and nothing of
 // it but what belongs to its call reaches the caller.
 func TestIsolatedCall(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{server: []string{"-no-subscribe"}, cfg: func(c *Config) { c.Isolation = IsolationCall }})
 	if err := r.Call("1", "ask", `{"key":"w","method":"sampling"}`, ""); err != nil {
 		t.Fatal(err)

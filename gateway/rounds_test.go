@@ -46,6 +46,7 @@ func (r *link) question(id, key string) *belay.Run {
 // nobody else waits for it, and the retry is its next leg, not another call
 // (MCP-65, MCP-G18).
 func TestRoundsAreOneCall(t *testing.T) {
+	t.Parallel()
 	r := open(t, linkOptions{server: []string{"-era", "modern"}})
 	run := r.question("1", "a")
 	if info := run.Info(); info.Work != belay.Waiting || info.Outcome != belay.Pending {
@@ -69,6 +70,7 @@ func TestRoundsAreOneCall(t *testing.T) {
 // TestStopBetweenRounds: nothing runs there, so the Stop is confirmed at once; the
 // retry gets -32800, however often, and never reaches the server (MCP-G18).
 func TestStopBetweenRounds(t *testing.T) {
+	t.Parallel()
 	r := open(t, linkOptions{server: []string{"-era", "modern"}, cfg: strictly})
 	run, other := r.question("1", "a"), r.question("2", "b")
 	r.stopRun(run)
@@ -102,6 +104,7 @@ func TestStopBetweenRounds(t *testing.T) {
 // its caller is answered under that leg's id; a Stop that crosses with the next
 // question holds for the retry, too.
 func TestStopInLaterRound(t *testing.T) {
+	t.Parallel()
 	r, server, _ := play(t, linkOptions{cfg: func(c *Config) { c.Enforce = EnforceNever }})
 	r.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",%s}}`, modernMeta)
 	m := got(t, server, "tools/call")
@@ -131,6 +134,7 @@ func TestStopInLaterRound(t *testing.T) {
 // have, nobody can tell whose a retry is: it is a call of its own, and its
 // receipt says so (MCP-G18).
 func TestRoundsThatCannotBeLinked(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ name, asked, retried string }{
 		{"no state", `"resultType":"input_required"`, `"inputResponses":{}`},
 		{"state of a wrong type", `"resultType":"input_required","requestState":7`, `"inputResponses":{},"requestState":7`},
@@ -169,6 +173,7 @@ func TestRoundsThatCannotBeLinked(t *testing.T) {
 // TestRoundIsGivenUp: who does not come back with an answer has declined, and
 // what waits at the end of the session is stopped; questions are bounded.
 func TestRoundIsGivenUp(t *testing.T) {
+	t.Parallel()
 	r := open(t, linkOptions{server: []string{"-era", "modern"}})
 	run, last := r.question("1", "a"), r.question("2", "b")
 	r.s.mu.Lock()
@@ -219,6 +224,7 @@ func (e exchange) Drop() { close(e) }
 // with ids that other callers have, too; the end of the first changes nothing
 // (MCP-54, MCP-G7, MCP-G18).
 func TestRoundsAcrossExchanges(t *testing.T) {
+	t.Parallel()
 	p := newPuppets(t)
 	tree := belay.NewTree(belay.Options{})
 	var s *Session

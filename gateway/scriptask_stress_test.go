@@ -66,6 +66,7 @@ func askingWorker(conn net.Conn) {
 // TestAT66_ManyQuestionsAtOnce: callers, doors, clocks and Stops all answer at once. Each
 // call is answered once, with an outcome that fits, and nothing is left.
 func TestAT66_ManyQuestionsAtOnce(t *testing.T) {
+	t.Parallel()
 	for _, modern := range []bool{false, true} {
 		t.Run(fmt.Sprint("modern ", modern), func(t *testing.T) {
 			const n = 150

@@ -155,6 +155,7 @@ func (s *stage) ends(run *belay.Run, want belay.Outcome) {
 // TestAT61_AnswersOfALegacyCaller: each action of an elicitation is the answer it
 // stands for; the doors show the question meanwhile (AT-61, AT-66).
 func TestAT61_AnswersOfALegacyCaller(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ result, want string }{
 		{`{"action":"accept","content":{"answer":"Delete"}}`, "primary"},
 		{`{"action":"accept","content":{"answer":"Keep"}}`, "secondary"},
@@ -194,6 +195,7 @@ func TestAT61_AnswersOfALegacyCaller(t *testing.T) {
 // TestAT62_ADeclineIsAnOutcome: the word that says so is for Belay alone, and the
 // answer is the script's own.
 func TestAT62_ADeclineIsAnOutcome(t *testing.T) {
+	t.Parallel()
 	for _, modern := range []bool{false, true} {
 		t.Run(fmt.Sprint("modern ", modern), func(t *testing.T) {
 			s := on(t, modern, `{}`, func(c *Config) { c.NameRuns = true })
@@ -230,6 +232,7 @@ func TestAT62_ADeclineIsAnOutcome(t *testing.T) {
 // TestAT66_TheFirstAnswerWins: a door's takes the question back at the caller, whose
 // own answer changes nothing then.
 func TestAT66_TheFirstAnswerWins(t *testing.T) {
+	t.Parallel()
 	s := on(t, false, capable, nil)
 	call, name := s.call("1")
 	s.ask("ask-1", name, buttons)
@@ -252,6 +255,7 @@ func TestAT66_TheFirstAnswerWins(t *testing.T) {
 // TestAT66_ACallerThatCannotBeAsked leaves the question to the doors: one that has no
 // such capability, and one that answers with an error.
 func TestAT66_ACallerThatCannotBeAsked(t *testing.T) {
+	t.Parallel()
 	for _, modern := range []bool{false, true} {
 		for _, capabilities := range []string{`{}`, `{"elicitation":{"url":{}}}`, capable} {
 			t.Run(fmt.Sprint("modern ", modern, " ", capabilities), func(t *testing.T) {
@@ -307,6 +311,7 @@ func (f askerFunc) AskCall(ctx context.Context, run *belay.Run, a belay.Approval
 // TestAT66_AskedInTheCallersPlace: whoever stands for a caller that takes no questions
 // answers, cannot, or is told that it is over.
 func TestAT66_AskedInTheCallersPlace(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"answers", "cannot", "is too late"} {
 		t.Run(how, func(t *testing.T) {
 			over := make(chan error, 1)
@@ -354,6 +359,7 @@ func TestAT66_AskedInTheCallersPlace(t *testing.T) {
 // TestAT61_NobodyAnswers: the question expires, is taken back everywhere, and the
 // script goes on.
 func TestAT61_NobodyAnswers(t *testing.T) {
+	t.Parallel()
 	s := on(t, false, capable, nil)
 	call, name := s.call("1")
 	s.ask("ask-1", name, buttons+`,"timeoutMs":30`)
@@ -370,6 +376,7 @@ func TestAT61_NobodyAnswers(t *testing.T) {
 // at the caller and at the doors, the worker is told, and nobody's answer comes to
 // anything (AT-19, AT-65).
 func TestAT65_StopWhileAPersonIsAsked(t *testing.T) {
+	t.Parallel()
 	for _, modern := range []bool{false, true} {
 		for _, who := range []string{"operator", "caller"} {
 			t.Run(fmt.Sprint("modern ", modern, " ", who), func(t *testing.T) {
@@ -426,6 +433,7 @@ func TestAT65_StopWhileAPersonIsAsked(t *testing.T) {
 
 // TestAT65_TheWorkerWithdraws: a script that waits no longer takes its question back.
 func TestAT65_TheWorkerWithdraws(t *testing.T) {
+	t.Parallel()
 	s := on(t, false, capable, nil)
 	call, name := s.call("1")
 	s.ask("ask-1", name, buttons)
@@ -441,6 +449,7 @@ func TestAT65_TheWorkerWithdraws(t *testing.T) {
 
 // TestAT65_TheWorkerDies: its question goes with it.
 func TestAT65_TheWorkerDies(t *testing.T) {
+	t.Parallel()
 	for _, modern := range []bool{false, true} {
 		t.Run(fmt.Sprint("modern ", modern), func(t *testing.T) {
 			s := on(t, modern, capable, nil)
@@ -489,6 +498,7 @@ func state(t *testing.T, m faketool.Message) string {
 // TestAT66_AModernCaller is asked by the answer to its request; the retry is the same
 // call, which the worker does not see again (MCP-65).
 func TestAT66_AModernCaller(t *testing.T) {
+	t.Parallel()
 	s := on(t, true, "", nil)
 	call, name := s.call("1")
 	run := s.runOf("1")
@@ -518,6 +528,7 @@ func TestAT66_AModernCaller(t *testing.T) {
 // TestAT66_AModernCallerComesLate: a door has answered, and the script has ended. The
 // answer has waited for it; a second retry is another call.
 func TestAT66_AModernCallerComesLate(t *testing.T) {
+	t.Parallel()
 	s := on(t, true, "", func(c *Config) { c.NameRuns = true })
 	call, name := s.call("1")
 	run := s.runOf("1")
@@ -542,6 +553,7 @@ func TestAT66_AModernCallerComesLate(t *testing.T) {
 // TestAT66_AnswersThatWaitAreBounded: what does not fit is not kept, and says so; what
 // nobody comes for is forgotten.
 func TestAT66_AnswersThatWaitAreBounded(t *testing.T) {
+	t.Parallel()
 	s := on(t, true, "", func(c *Config) { c.maxHeld = 64 << 10 })
 	states := map[string]string{}
 	for _, id := range []string{"1", "2"} {
@@ -575,6 +587,7 @@ func TestAT66_AnswersThatWaitAreBounded(t *testing.T) {
 // TestAT16_AModernCallerComesBackToAStop: what its script had when it was stopped is
 // the answer to the retry.
 func TestAT16_AModernCallerComesBackToAStop(t *testing.T) {
+	t.Parallel()
 	s := on(t, true, "", nil)
 	s.send(`{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{%s}}`, meta)
 	say(t, s.worker, `{"jsonrpc":"2.0","id":%s,"result":{"supportedVersions":["2026-07-28"],"capabilities":{"extensions":{"io.github.belayhq/stop-ack":{"await":true}}}}}`, got(t, s.worker, "server/discover").ID)
@@ -605,6 +618,7 @@ func TestAT16_AModernCallerComesBackToAStop(t *testing.T) {
 // TestAT6_WhatAScriptReturnsAfterTheStop is on its way when the Stop comes: it proves that
 // the script has ended, and the caller gets nothing of it.
 func TestAT6_WhatAScriptReturnsAfterTheStop(t *testing.T) {
+	t.Parallel()
 	for _, modern := range []bool{false, true} {
 		t.Run(fmt.Sprint("modern ", modern), func(t *testing.T) {
 			s := on(t, modern, capable, func(c *Config) { c.PartialWait = 300 * time.Millisecond })
@@ -633,6 +647,7 @@ func TestAT6_WhatAScriptReturnsAfterTheStop(t *testing.T) {
 // TestAT60_ThePreviewIsAChoiceThatDecidesNothing: the caller is asked again, with what
 // there was to see; the question at the doors stays the same one.
 func TestAT60_ThePreviewIsAChoiceThatDecidesNothing(t *testing.T) {
+	t.Parallel()
 	for _, modern := range []bool{false, true} {
 		t.Run(fmt.Sprint("modern ", modern), func(t *testing.T) {
 			s := on(t, modern, capable, nil)
@@ -675,6 +690,7 @@ func TestAT60_ThePreviewIsAChoiceThatDecidesNothing(t *testing.T) {
 
 // TestAT66_BadQuestions are refused, and change nothing.
 func TestAT66_BadQuestions(t *testing.T) {
+	t.Parallel()
 	s := on(t, false, capable, nil)
 	call, name := s.call("1")
 	for i, params := range []string{
@@ -710,6 +726,7 @@ func TestAT66_BadQuestions(t *testing.T) {
 // TestAT66_NothingIsShownThatCommandsATerminal: what a script writes is text, at the
 // caller as at the doors.
 func TestAT66_NothingIsShownThatCommandsATerminal(t *testing.T) {
+	t.Parallel()
 	s := on(t, false, capable, nil)
 	call, name := s.call("1")
 	say(t, s.worker, `{"jsonrpc":"2.0","id":"ask-1","method":"io.github.belayhq/ask","params":{"call":%q,"message":"a\u001b[2Jb\nc\u202ed","primary":"Y\u0007es","secondary":"\u0000"}}`, name)
@@ -731,6 +748,7 @@ func TestAT66_NothingIsShownThatCommandsATerminal(t *testing.T) {
 // TestAT66_EveryDoorShowsTheSame: what is too long says so, at the caller as at the
 // doors.
 func TestAT66_EveryDoorShowsTheSame(t *testing.T) {
+	t.Parallel()
 	s := on(t, false, capable, nil)
 	call, name := s.call("1")
 	say(t, s.worker, `{"jsonrpc":"2.0","id":"ask-1","method":"io.github.belayhq/ask","params":{"call":%q,"message":%q,"primary":%q,"secondary":"No"}}`,
@@ -755,9 +773,13 @@ func TestAT66_EveryDoorShowsTheSame(t *testing.T) {
 // TestAT66_AnswersRaceStops: whatever comes first, every question is answered once,
 // and nothing is left.
 func TestAT66_AnswersRaceStops(t *testing.T) {
+	t.Parallel()
 	for _, modern := range []bool{false, true} {
 		t.Run(fmt.Sprint("modern ", modern), func(t *testing.T) {
-			s := on(t, modern, capable, func(c *Config) { c.Enforce, c.RestartSafe = EnforceLenient, false }) // the same process throughout
+			s := on(t, modern, capable, func(c *Config) {
+				c.Enforce, c.RestartSafe = EnforceLenient, false // the same process throughout
+				c.PartialWait = 10 * time.Millisecond            // no answer here is partial
+			})
 			for i := range 40 {
 				id := fmt.Sprint(1000 + 10*i)
 				call, name := s.call(id)
@@ -798,6 +820,7 @@ func TestAT66_AnswersRaceStops(t *testing.T) {
 // TestAT61_TheDeadlineWaitsForAPerson: the time that a person takes is none of the
 // call's, and what was left goes on after the answer (MCP-G23).
 func TestAT61_TheDeadlineWaitsForAPerson(t *testing.T) {
+	t.Parallel()
 	const deadline = time.Second
 	s := on(t, false, capable, func(c *Config) { c.Deadline = deadline })
 	_, name := s.call("1")

@@ -192,6 +192,7 @@ func TestAT88_AtOnce(t *testing.T) {
 // with its worker: its caller is told so in words, the calls beside it go on, and
 // the next call works. One that makes much garbage is left alone.
 func TestOutOfMemory(t *testing.T) {
+	t.Parallel()
 	for _, isolation := range []Isolation{IsolationCall, IsolationShared} {
 		for _, tool := range []string{"hoard", "giant"} {
 			t.Run(string(isolation)+"/"+tool, func(t *testing.T) {
@@ -246,6 +247,7 @@ func TestIdleMemory(t *testing.T) {
 // are done the worker is ended, and the receipt says that (acceptance 15). New calls
 // go to a fresh worker. It makes no difference whether one comes at all.
 func TestAT36_Shared(t *testing.T) {
+	t.Parallel()
 	for name, call := range map[string]bool{"no other call comes": false, "a call comes": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -48,6 +48,7 @@ func TestListeningToolStops(t *testing.T) {
 // TestReplyDialects: whatever a server answers to a cancelled call, its caller
 // hears nothing of it and the session goes on (MCP-G24, MCP-G27).
 func TestReplyDialects(t *testing.T) {
+	t.Parallel()
 	for _, reply := range []string{"none", "result", "iserror", "error0", "-32800"} {
 		for _, late := range []string{"0s", "80ms"} {
 			t.Run(reply+" after "+late, func(t *testing.T) {
@@ -84,6 +85,7 @@ func TestReplyDialects(t *testing.T) {
 // TestEarlyReplyOfDeafTool: a server that answers at once while its tool works
 // on is muted all the same, and what still comes is a sign of life (MCP-G27).
 func TestEarlyReplyOfDeafTool(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{server: []string{"-early", "-reply", "error0"}, cfg: func(c *Config) { c.Enforce = EnforceNever }})
 	if err := r.Call("7", "tick", `{"key":"w","n":40,"deaf":true}`, `"tok"`); err != nil {
 		t.Fatal(err)
@@ -100,6 +102,7 @@ func TestEarlyReplyOfDeafTool(t *testing.T) {
 // TestStoppingOneSparesTheOther: two calls in one session, one is stopped by its
 // caller; the other ends as if nothing had been (MCP-G36).
 func TestStoppingOneSparesTheOther(t *testing.T) {
+	t.Parallel()
 	for _, isolation := range []Isolation{IsolationShared, IsolationCall} {
 		for _, deaf := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s deaf=%v", isolation, deaf), func(t *testing.T) {
@@ -134,6 +137,7 @@ func TestStoppingOneSparesTheOther(t *testing.T) {
 // TestOperatorStop: exactly one answer within 250 ms, -32800 with its data, and
 // nothing more on that id (MCP-G25, MCP-G26).
 func TestOperatorStop(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{server: []string{"-reply", "iserror", "-late", "300ms"}})
 	if err := r.Call("7", "tick", `{"key":"w","n":2000}`, "7"); err != nil {
 		t.Fatal(err)
@@ -172,6 +176,7 @@ const schedule = 250 * time.Millisecond
 // TestDeadline: absolute although progress arrives, cause deadline, one answer
 // (MCP-G23, MCP-30).
 func TestDeadline(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{cfg: func(c *Config) { c.Deadline = 300 * time.Millisecond }})
 	w, at := calm.Start(t), time.Now()
 	if err := r.Call("7", "tick", `{"key":"w","n":2000}`, "7"); err != nil {

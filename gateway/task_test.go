@@ -153,9 +153,13 @@ func (r *link) modernWorks() {
 	}
 }
 
+// bothKinds runs f for each kind of task, beside each other.
 func bothKinds(t *testing.T, f func(*testing.T, taskKind)) {
 	for _, kind := range []taskKind{coreTask, extTask} {
-		t.Run(kind.String(), func(t *testing.T) { f(t, kind) })
+		t.Run(kind.String(), func(t *testing.T) {
+			t.Parallel()
+			f(t, kind)
+		})
 	}
 }
 
@@ -163,6 +167,7 @@ func bothKinds(t *testing.T, f func(*testing.T, taskKind)) {
 // run of kind task below the session, named after its tool, until the server
 // says that it is over; then it ends once (MCP-45, MCP-47, MCP-79, MCP-G38).
 func TestTaskIsARun(t *testing.T) {
+	t.Parallel()
 	bothKinds(t, func(t *testing.T, kind taskKind) {
 		r := taskLink(t, kind, linkOptions{cfg: func(c *Config) { c.Labels = map[string]string{"team": "a"} }})
 		run := r.begin(kind, "1", "a", `"n":15`)
@@ -194,6 +199,7 @@ func TestTaskIsARun(t *testing.T) {
 // TestTaskProgress: one progress token counts for a task's whole life, and for
 // nothing after it; related-task metadata passes unchanged (MCP-51).
 func TestTaskProgress(t *testing.T) {
+	t.Parallel()
 	r, server, _ := play(t, linkOptions{})
 	r.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}`)
 	m := got(t, server, "initialize")
@@ -220,6 +226,7 @@ func TestTaskProgress(t *testing.T) {
 // TestTaskOverBeforeItsAnswer: a notification that a task is over may come before
 // the answer that tells of it.
 func TestTaskOverBeforeItsAnswer(t *testing.T) {
+	t.Parallel()
 	r, server, _ := play(t, linkOptions{})
 	r.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}`)
 	m := got(t, server, "initialize")
@@ -238,6 +245,7 @@ func TestTaskOverBeforeItsAnswer(t *testing.T) {
 // TestTaskEnds: the states of a task and the answers about it end its run in the
 // outcome that fits, or leave it (MCP-47, MCP-50, MCP-85).
 func TestTaskEnds(t *testing.T) {
+	t.Parallel()
 	const pending, waiting = belay.Pending, belay.Waiting
 	for _, c := range []struct {
 		name, method, answer string
@@ -404,7 +412,14 @@ func TestTaskDeaf(t *testing.T) {
 		bothKinds(t, func(t *testing.T, kind taskKind) {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
-				r := taskLink(t, kind, linkOptions{cfg: c.cfg})
+				r := taskLink(t, kind, linkOptions{cfg: func(cfg *Config) {
+					if c.forced {
+						cfg.Ladder.ConfirmAfter = time.Minute // on a machine that others use, too
+					}
+					if c.cfg != nil {
+						c.cfg(cfg)
+					}
+				}})
 				run := r.begin(kind, "1", "a", `"n":3000,`+c.args)
 				r.stopRun(run)
 				receipt := r.receipt(run)
@@ -412,7 +427,11 @@ func TestTaskDeaf(t *testing.T) {
 				if forced != c.forced {
 					t.Errorf("the verdict is %s, held %q: %+v", receipt.Verdict, receipt.Held, receipt.Steps)
 				}
-				if ticking := r.wit.StillTicking("a", 600*time.Millisecond); ticking == c.forced {
+				window := 10 * time.Second // until the next tick
+				if c.forced {
+					window = 600 * time.Millisecond
+				}
+				if ticking := r.wit.StillTicking("a", window); ticking == c.forced {
 					t.Errorf("it ticks: %v", ticking)
 				}
 				if c.forced {

@@ -10,6 +10,7 @@ import (
 // the server's record of the cancelled task is its word and no more (MCP-47,
 // MCP-48, MCP-G31, A5).
 func TestStoppedTask(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, answer string
 		want         belay.Verdict

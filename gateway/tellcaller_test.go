@@ -14,6 +14,7 @@ func stopFrame(id string) []byte {
 // one whose id is in flight here, whatever its type and whoever asked (ORC-44,
 // DESIGN 11, 11).
 func TestTellCaller(t *testing.T) {
+	t.Parallel()
 	r := open(t, linkOptions{})
 	if r.s.Tell("9", stopFrame("9")) {
 		t.Error("a caller that is not ready was told")
@@ -47,6 +48,7 @@ func TestTellCaller(t *testing.T) {
 // TestTellWhileAsked: an id under which the caller is asked something is in flight,
 // too: it would take the frame for the end of that question.
 func TestTellWhileAsked(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{})
 	if err := r.Call("1", "ask", `{"key":"a","method":"elicitation/create"}`, ""); err != nil {
 		t.Fatal(err)
@@ -65,6 +67,7 @@ func TestTellWhileAsked(t *testing.T) {
 
 // TestModernCallersAreNotTold: nothing goes to who has no session (MCP-74).
 func TestModernCallersAreNotTold(t *testing.T) {
+	t.Parallel()
 	r := open(t, linkOptions{server: []string{"-era", "modern"}, cfg: func(c *Config) { c.Modern = true }})
 	r.worksModern()
 	if r.s.Tell("9", stopFrame("9")) {

@@ -17,6 +17,7 @@ import (
 // TestTellRun: a server inside this process learns which run a request is, whatever its
 // caller says of that.
 func TestTellRun(t *testing.T) {
+	t.Parallel()
 	got := make(chan string, 2)
 	tree := belay.NewTree(belay.Options{})
 	cfg := Config{Name: "inside", Tree: tree, Log: slog.New(slog.DiscardHandler), TellRun: true, Serve: func(_ context.Context, in io.Reader, out io.Writer) error {

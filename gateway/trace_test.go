@@ -36,6 +36,7 @@ func (r *link) sentMeta() map[string]any {
 // TestTrace: a call is a span of its caller's trace, or of one of Belay's, and the
 // server gets it as the span above (W3C trace context).
 func TestTrace(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{cfg: tracing})
 	var top string // of what nobody traces
 	id := r.s.Run().ID()
@@ -77,6 +78,7 @@ func TestTrace(t *testing.T) {
 // TestTraceOfParent: a call below a run that is part of a trace is part of it, too;
 // else its trace is that of the topmost run.
 func TestTraceOfParent(t *testing.T) {
+	t.Parallel()
 	r := legacy(t, linkOptions{cfg: func(c *Config) { c.Trace, c.NameRuns = true, true }})
 	top := r.turn("tester")
 	below, err := r.tree.Register(belay.Spec{Kind: belay.KindTurn, Name: "below", Owner: "tester", Parent: top})
@@ -105,6 +107,7 @@ func TestTraceOfParent(t *testing.T) {
 // TestTraceOverHTTP: a server that is reached by HTTP gets the span in headers as
 // well, in both eras; other requests have none.
 func TestTraceOverHTTP(t *testing.T) {
+	t.Parallel()
 	for _, modern := range []bool{false, true} {
 		t.Run(fmt.Sprint("modern ", modern), func(t *testing.T) {
 			var mu sync.Mutex

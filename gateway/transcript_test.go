@@ -31,6 +31,7 @@ var update = flag.Bool("update", false, "write what was received into the transc
 // are written as run_*. With -update the received lines are written anew; read
 // the difference before believing it.
 func TestTranscripts(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
 		t.Fatal("no transcripts", err)
@@ -146,6 +147,7 @@ func (e *end) message(t *testing.T) faketool.Message {
 // TestFrameFidelity sends odd but valid messages both ways and compares bytes:
 // only the id may differ (MCP-G2).
 func TestFrameFidelity(t *testing.T) {
+	t.Parallel()
 	payloads := []string{
 		`{"a":1.0,"b":1e5,"c":1E+2,"d":-0,"e":1152921504606846977,"f":0.1000,"g":1.5}`,
 		`{"z":1,"a":2,"m":{"z":1,"a":2}}`,

@@ -22,6 +22,7 @@ func (noStream) Drop()                                     {}
 // TestUnaskable: a server's question that cannot reach the caller is answered
 // with an error; a call that waits for it would hang for ever (MCP-G9).
 func TestUnaskable(t *testing.T) {
+	t.Parallel()
 	p := newPuppets(t)
 	tree := belay.NewTree(belay.Options{})
 	s, err := OpenTo(t.Context(), Config{Name: "fake", Command: p.command, Tree: tree, Stderr: devNull(t), Log: slog.New(slog.DiscardHandler)}, noStream{})

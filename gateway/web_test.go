@@ -141,6 +141,7 @@ func webIgnored(t *testing.T, so sdkfake.Options) {
 // TestWebLost: a server that is not there, and one that goes away, fail the
 // calls at once with what is known (MCP-G28).
 func TestWebLost(t *testing.T) {
+	t.Parallel()
 	r := &link{t: t, logs: &faketool.Text{}}
 	server := httptest.NewServer(sdkfake.Handler(sdkfake.Options{}))
 	server.Close()
