@@ -56,8 +56,10 @@ func TestApprovalsCommand(t *testing.T) {
 	ask := func() (string, <-chan belay.Decision) {
 		answer := make(chan belay.Decision, 1)
 		go func() {
-			d, _ := run.Ask(t.Context(), belay.Question{Title: "Deploy", Text: "To production?\nIt is Friday.\x1b[2J", Primary: "Go", Secondary: "No",
-				Preview: "See it", Look: func(context.Context) (string, error) { return seen, nil }})
+			d, _ := run.Ask(t.Context(), belay.Question{
+				Title: "Deploy", Text: "To production?\nIt is Friday.\x1b[2J", Primary: "Go", Secondary: "No",
+				Preview: "See it", Look: func(context.Context) (string, error) { return seen, nil },
+			})
 			answer <- d
 		}()
 		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
