@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/belayhq/belay"
 )
 
 // body is that of a request, which is read when it is first asked for: some
@@ -39,7 +41,8 @@ const bodyWait = 30 * time.Second
 const firstRoom = 64 << 10
 
 // readBody reads the body of a request, of at most limit bytes. Errors wrap
-// [ErrTooLarge] or [ErrMalformed]. The connection's deadline stays set.
+// [ErrTooLarge], [ErrMalformed] or, when too much is being read, belay.ErrTooMany. The
+// connection's deadline stays set.
 func readBody(w http.ResponseWriter, r *http.Request, limit int) ([]byte, error) {
 	if r.ContentLength > int64(limit) {
 		return nil, fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrTooLarge, r.ContentLength, limit)
@@ -52,9 +55,16 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int) ([]byte, error)
 	if room <= 0 {                                                              // it will be seen how much there is
 		from, room = http.MaxBytesReader(w, r.Body, int64(limit)), 512
 	}
-	body, err := readAll(from, int(min(room, firstRoom)))
+	of := reading
+	if limit <= firstRoom { // cancels and closes: nobody repeats one that is refused (RAP-15)
+		of = nil
+	}
+	body, err := readAll(from, int(min(room, firstRoom)), of)
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return nil, fmt.Errorf("%w: at most %d bytes are allowed", ErrTooLarge, limit)
+	}
+	if errors.Is(err, belay.ErrTooMany) {
+		return nil, err
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: the body could not be read", ErrMalformed)
@@ -62,12 +72,20 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int) ([]byte, error)
 	return body, nil
 }
 
-// readAll is io.ReadAll for whoever knows how much to expect.
-func readAll(r io.Reader, room int) ([]byte, error) {
+// readAll is io.ReadAll for whoever knows how much to expect. The budget has it back
+// at the end: what comes after is done at once.
+func readAll(r io.Reader, room int, of *budget) ([]byte, error) {
+	if err := of.take(room); err != nil {
+		return nil, err
+	}
 	b := make([]byte, 0, room)
+	defer func() { of.give(cap(b)) }()
 	for {
 		if len(b) == cap(b) {
-			b = append(b, 0)[:len(b)]
+			if err := of.take(cap(b)); err != nil {
+				return nil, err
+			}
+			b = append(make([]byte, 0, 2*cap(b)), b...)
 		}
 		n, err := r.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
@@ -75,7 +93,7 @@ func readAll(r io.Reader, room int) ([]byte, error) {
 		case errors.Is(err, io.EOF):
 			return b, nil
 		case err != nil:
-			return b, err
+			return nil, err
 		}
 	}
 }

@@ -324,6 +324,10 @@ func (h *Handler) turnAway(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, ErrTooLarge):
 		status = http.StatusRequestEntityTooLarge
 		w.Header().Set("Connection", "close") // the rest of the body is not wanted
+	case errors.Is(err, belay.ErrTooMany):
+		status = http.StatusServiceUnavailable
+		w.Header().Set("Retry-After", "1")
+		w.Header().Set("Connection", "close")
 	case errors.Is(err, ErrUnauthenticated):
 		status = http.StatusUnauthorized
 		w.Header().Set("WWW-Authenticate", h.o.Authenticator.Challenge())

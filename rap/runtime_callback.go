@@ -10,10 +10,6 @@ import (
 	"github.com/belayhq/belay"
 )
 
-// maxCallbacks bounds how many bodies are read at the same time: together they
-// could hold as many times MaxMessage.
-const maxCallbacks = 256
-
 // The rate of messages to one callback URL that are no result (RAP-42, RAP-79).
 const (
 	callbackRate  = 50  // a second
@@ -83,26 +79,19 @@ func (rt *Runtime) lookup(key tokenKey) (*slot, *Pending, *Subscription) {
 	return nil, nil, rt.subs[key]
 }
 
-// reading is a place among those whose bodies are read.
-var reading = make(chan struct{}, maxCallbacks)
-
 // read reads one message; nil with the status that says what was wrong.
 func (rt *Runtime) read(w http.ResponseWriter, r *http.Request) (Message, int) {
 	if !isJSON(r) {
 		rt.log.Warn("a tool server sent something that is no JSON; it was refused", "type", r.Header.Get("Content-Type"))
 		return nil, http.StatusBadRequest
 	}
-	select {
-	case reading <- struct{}{}:
-		defer func() { <-reading }()
-	default:
-		return nil, http.StatusServiceUnavailable
-	}
 	body, err := readBody(w, r, MaxMessage)
-	if errors.Is(err, ErrTooLarge) {
+	switch {
+	case errors.Is(err, ErrTooLarge):
 		return nil, http.StatusRequestEntityTooLarge
-	}
-	if err != nil {
+	case errors.Is(err, belay.ErrTooMany):
+		return nil, http.StatusServiceUnavailable
+	case err != nil:
 		return nil, http.StatusBadRequest
 	}
 	m, err := ParseMessage(body)
