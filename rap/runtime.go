@@ -143,6 +143,7 @@ type Runtime struct {
 	threads  map[string]*Thread
 	calls    map[tokenKey]*slot // by the digest of the callback token; of ended ones for a while
 	subs     map[tokenKey]*Subscription
+	untold   map[*Pending]struct{} // stopped after they were sent, and not yet handed to all deliveries
 	ended    endedCalls
 	pending  int
 	closed   bool
@@ -186,7 +187,7 @@ func NewRuntime(o RuntimeOptions) (*Runtime, error) {
 	rt := &Runtime{
 		o: o, log: o.Log,
 		servers: map[string]*server{}, threads: map[string]*Thread{},
-		calls: map[tokenKey]*slot{}, subs: map[tokenKey]*Subscription{}, draining: make(chan struct{}),
+		calls: map[tokenKey]*slot{}, subs: map[tokenKey]*Subscription{}, untold: map[*Pending]struct{}{}, draining: make(chan struct{}),
 	}
 	rt.crew = newCrew(rt.draining)
 	rt.life, rt.end = context.WithCancelCause(context.Background())
@@ -345,6 +346,18 @@ func (rt *Runtime) spawn(f func()) bool {
 	return true
 }
 
+// handOver waits, before the notifier is closed, for the Stops of calls whose
+// callers are settled already: their servers are still to be told.
+func (rt *Runtime) handOver() {
+	rt.mu.Lock()
+	told := make([]<-chan struct{}, 0, len(rt.untold))
+	for c := range rt.untold {
+		told = append(told, c.told)
+	}
+	rt.mu.Unlock()
+	awaitAll(told)
+}
+
 // Close stops every pending call with c (cause shutdown unless it says another),
 // tells the servers that their threads are over, and waits for all goroutines,
 // as long as ctx allows. Live subscriptions of durable threads stay in the store.
@@ -368,6 +381,7 @@ func (rt *Runtime) Close(ctx context.Context, c belay.Cancellation) error {
 	for _, th := range threads {
 		th.shut(c, true)
 	}
+	rt.handOver()
 	err := rt.notify.Close(ctx) // first: nothing else may end under a cancel
 	rt.end(&c)
 	done := make(chan struct{})

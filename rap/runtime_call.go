@@ -376,13 +376,6 @@ func (c *Pending) maySend(in Instance) bool {
 	return true
 }
 
-// wasSent reports whether an attempt to send it was made.
-func (c *Pending) wasSent() bool {
-	c.th.mu.Lock()
-	defer c.th.mu.Unlock()
-	return c.sent
-}
-
 // posted notes that an attempt is over.
 func (c *Pending) posted() {
 	c.th.mu.Lock()
@@ -443,6 +436,11 @@ func (c *Pending) settle(_ *belay.Run, why *belay.Cancellation) {
 	c.th.mu.Lock()
 	defer c.th.mu.Unlock()
 	c.endLocked(nil, fmt.Errorf("%s: %w", c.tool, why))
+	if rt := c.th.rt; c.sent {
+		rt.mu.Lock()
+		rt.untold[c] = struct{}{}
+		rt.mu.Unlock()
+	}
 }
 
 // retire keeps the callback URL of an ended call for a while.

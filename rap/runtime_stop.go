@@ -40,7 +40,7 @@ func (c *Pending) Tell(ctx context.Context, _ *belay.Cancellation) (*belay.Evide
 	if !c.sent {
 		c.withheld = true
 		c.th.mu.Unlock()
-		close(c.told)
+		c.handedOver()
 		return &belay.Evidence{Kind: belay.SeenNotStarted, Scope: belay.ScopeHandler, Detail: "it was stopped before it was sent"}, nil
 	}
 	posting := c.posting
@@ -55,8 +55,17 @@ func (c *Pending) Tell(ctx context.Context, _ *belay.Cancellation) (*belay.Evide
 		order.Stop()
 	}
 	t := c.tellAll(c.observe)
-	close(c.told)
+	c.handedOver()
 	return nil, t.wait(ctx)
+}
+
+// handedOver notes that the Stop is in the hands of the deliveries.
+func (c *Pending) handedOver() {
+	close(c.told)
+	rt := c.th.rt
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	delete(rt.untold, c)
 }
 
 // orderWait is how long a cancel waits for the acknowledgement of an invocation that

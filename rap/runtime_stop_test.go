@@ -359,3 +359,26 @@ func TestCloseAfterTree(t *testing.T) {
 	s.shut()
 	w.Within(t, time.Since(began), 4*time.Second, "the end")
 }
+
+// TestRAP1_StopJustBeforeTheEnd: whoever presses Stop and then ends the program has
+// stopped the work: the cancel is on its way before the runtime is gone.
+func TestRAP1_StopJustBeforeTheEnd(t *testing.T) {
+	p := peer(t, &rappeer.ToolServer{Tools: map[string]func(*rappeer.Invoked){"work": func(*rappeer.Invoked) {}}})
+	const n = 200
+	for i := range n {
+		s := newStage(t, func(o *RuntimeOptions) { o.Servers = []Server{{Name: "p", Base: p.Base()}} })
+		th := s.thread(ThreadOptions{})
+		c := s.invoke(th, "work")
+		if len(p.Await(soon(t), "/run", i+1)) != i+1 {
+			t.Fatal("not called")
+		}
+		c.Run().Cancel(belay.Cancellation{Cause: belay.CauseUser})
+		if i%2 == 1 {
+			th.Close(belay.Cancellation{})
+		}
+		s.shut()
+	}
+	if got := len(p.Seen(PathCancel)); got != n {
+		t.Errorf("%d of %d calls were cancelled", got, n)
+	}
+}

@@ -252,10 +252,7 @@ func (th *Thread) shut(c belay.Cancellation, ending bool) {
 	th.mu.Unlock()
 	var told []<-chan struct{}
 	for _, call := range calls {
-		call.run.Cancel(c)
-		if call.wasSent() && call.run.Cancellation() != nil {
-			told = append(told, call.told)
-		}
+		call.run.Cancel(c) // Close sees to it that it is handed over
 	}
 	for _, s := range subs {
 		s.run.Cancel(c)
@@ -270,24 +267,29 @@ func (th *Thread) shut(c belay.Cancellation, ending bool) {
 		}
 	}
 	if ending { // who closes the notifier next has to wait until all has been handed over
-		limit := time.NewTimer(handOver)
-		defer limit.Stop()
-		for _, ch := range told {
-			select {
-			case <-ch:
-			case <-limit.C: // the tree was closed before, and tells nobody any more
-				limit.Reset(0)
-			}
-		}
+		awaitAll(told)
 	}
 	rt.mu.Lock()
 	delete(rt.threads, th.id)
 	rt.mu.Unlock()
 }
 
-// handOver bounds how long the end of the program waits for Stops to be handed to
+// handOverWait bounds how long the end of the program waits for Stops to be handed to
 // their deliveries, which takes microseconds.
-const handOver = time.Second
+const handOverWait = time.Second
+
+// awaitAll waits until Stops have been handed over.
+func awaitAll(told []<-chan struct{}) {
+	limit := time.NewTimer(handOverWait)
+	defer limit.Stop()
+	for _, ch := range told {
+		select {
+		case <-ch:
+		case <-limit.C: // the tree was closed before, and tells nobody any more
+			limit.Reset(0)
+		}
+	}
+}
 
 // Subscriptions are the thread's live subscriptions, by call id.
 func (th *Thread) Subscriptions() []*Subscription {
