@@ -112,6 +112,7 @@ func TestBadHooks(t *testing.T) {
 // TestSessionsShareTasks: the sessions of one server know each other's tasks, so
 // that one principal's task is not another's (MCP-86, MCP-G38).
 func TestSessionsShareTasks(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	registries := map[*gateway.TaskRegistry]int{}
 	r := newRig(t, func(o *Options) {

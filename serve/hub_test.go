@@ -23,6 +23,7 @@ import (
 // TestServesBothEras: each server is reached at its path, in both eras, and
 // /healthz says so without saying how it is started.
 func TestServesBothEras(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	one := r.fake("one")
 	one.Env = map[string]string{"TOKEN": "hush"}
@@ -60,6 +61,7 @@ func TestServesBothEras(t *testing.T) {
 // never do (DESIGN 11, 2); it ends when it has been idle, and not while a call
 // is in flight.
 func TestShared(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, func(o *Options) {
 		o.Identify = func(r *http.Request) (httpserver.Identity, error) {
 			return httpserver.Identity{Principal: "is " + r.Header.Get("X-Who")}, nil
@@ -102,6 +104,7 @@ func TestShared(t *testing.T) {
 // versions that it speaks (MCP-58, MCP-G4), and the server is not asked again
 // for each call.
 func TestLegacyOnly(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	r.apply(r.fake("old", "-era", "legacy"))
 	for range 3 {
@@ -118,6 +121,7 @@ func TestLegacyOnly(t *testing.T) {
 
 // TestCannotStart: a server that cannot be started costs its own callers only.
 func TestCannotStart(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	bad := Definition{Server: config.New("bad", config.Policy{})}
 	bad.Command = []string{"/nowhere/at/all"}
@@ -137,6 +141,7 @@ func TestCannotStart(t *testing.T) {
 
 // TestApplyKeeps: what has not changed keeps its sessions and calls.
 func TestApplyKeeps(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	a, b := r.fake("a"), r.fake("b")
 	if c := r.apply(a, b); !slices.Equal(c.Added, []string{"a", "b"}) {
@@ -165,6 +170,7 @@ func TestApplyKeeps(t *testing.T) {
 // and can still be cancelled; then its session is gone, and the caller starts
 // anew with the new definition.
 func TestApplyChanges(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	r.apply(r.fake("a", "-reply", "iserror")) // an answer ends the ladder: a session waits for it
 	session := r.begin("a")
@@ -212,6 +218,7 @@ func TestApplyChanges(t *testing.T) {
 // TestApplyDrains: a call that outlasts drain is stopped, and its caller is told
 // why (MCP-G25).
 func TestApplyDrains(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	d := r.fake("a")
 	d.Drain = config.Some(300 * time.Millisecond)
@@ -252,6 +259,7 @@ func TestBadDefinitions(t *testing.T) {
 // TestClose: Close answers what is in flight with the reason, stops the work,
 // and refuses what comes.
 func TestClose(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	r.apply(r.fake("a"))
 	session := r.begin("a")
@@ -284,6 +292,7 @@ func TestClose(t *testing.T) {
 
 // TestBuiltIn: a server inside this process is served like any other.
 func TestBuiltIn(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	d := Definition{Server: config.New("in", config.Policy{}), Serve: answerAll}
 	r.apply(d)
@@ -297,6 +306,7 @@ func TestBuiltIn(t *testing.T) {
 // TestSessionStopped: after an operator has stopped a session, a legacy caller
 // gets 404 and starts anew (MCP-39), a modern one notices nothing.
 func TestSessionStopped(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	r.apply(r.fake("a"))
 	session := r.begin("a")
@@ -351,6 +361,7 @@ func TestForeignHost(t *testing.T) {
 
 // TestCloseEndsStreams: a GET stream that nobody ends does not hold Close up.
 func TestCloseEndsStreams(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	r.apply(r.fake("a"))
 	session := r.begin("a")
@@ -376,6 +387,7 @@ func TestCloseEndsStreams(t *testing.T) {
 
 // TestHandle: others may serve what the hub does not.
 func TestHandle(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	r.hub.Handle("/v1/", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "mine") }))
 	if a := r.must(r.post("/v1/x", "", "{}")); a.body != "mine" {
@@ -434,6 +446,7 @@ func (r *rig) modernAt(path, tool, args string) (answer, error) {
 // TestJoined: /mcp serves all servers as one (DESIGN 12), in both eras, through
 // a reload too; an operator's Stop reaches the server at work.
 func TestJoined(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	r.apply(r.fake("one"), r.fake("two", "-reply", "iserror"))
 	session := r.beginAt("/mcp")
@@ -522,6 +535,7 @@ func TestApplyStress(t *testing.T) {
 // TestCloseWhileOpening: a Close that meets a session being opened does not
 // wait for a server that never says anything.
 func TestCloseWhileOpening(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	r.apply(Definition{Server: config.New("mute", config.Policy{}), Serve: func(ctx context.Context, in io.Reader, _ io.Writer) error {
 		_, err := io.Copy(io.Discard, in)

@@ -15,6 +15,7 @@ import (
 // ends what is in it. The next call gets a fresh one at once, while the old one's
 // process is still being ended.
 func TestSharedStopped(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	r.apply(r.fake("tools", "-era", "modern", "-deaf-term", "-stay"))
 	r.works(true, "")
@@ -39,6 +40,7 @@ func TestSharedStopped(t *testing.T) {
 // TestApplyMeetsExchange: a request that was on its way when its server's
 // definition changed is served by the old one, however long its body takes.
 func TestApplyMeetsExchange(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	before := r.fake("tools", "-era", "modern")
 	before.Labels = map[string]string{"n": "1"}
@@ -66,7 +68,8 @@ func TestApplyMeetsExchange(t *testing.T) {
 	if _, err := io.WriteString(back, `{"jsonrpc":"2.0","id":0,"method":"tools/call",`); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(100 * time.Millisecond) // the hub has the exchange
+	e := r.hub.endpoints()[0]
+	r.eventually("the hub has the exchange", func() bool { return e.exchanges.Load() == 1 })
 	r.apply(r.fake("tools", "-era", "modern"))
 	time.Sleep(3 * leaveQuiet / 2)
 	_, _ = io.WriteString(back, `"params":{"name":"echo","arguments":{"text":"fine"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)

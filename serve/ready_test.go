@@ -79,6 +79,7 @@ func TestReady(t *testing.T) {
 
 // TestReadyInTime: a check that hangs is given up.
 func TestReadyInTime(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, func(o *Options) {
 		o.Ready = func(ctx context.Context) error {
 			<-ctx.Done()
@@ -205,6 +206,7 @@ func (*openGate) Early(string, string) (belay.Cancellation, bool) { return belay
 // depend on how much others have in flight, and a call that hangs below somebody
 // else's run is in flight all the same.
 func TestLeavesBesideManyRuns(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, func(o *Options) { o.NameRuns = true })
 	d := r.fake("tools")
 	d.Idle = config.Some(300 * time.Millisecond)
@@ -248,6 +250,7 @@ func TestLeavesBesideManyRuns(t *testing.T) {
 // TestInFlight: a session has something in flight from a call's arrival until it
 // is answered, or until the receipt of its Stop is final, and nothing after that.
 func TestInFlight(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	d := r.fake("tools")
 	d.Enforce, d.Grace = config.Some("never"), config.Some(1500*time.Millisecond) // so that the receipt takes its time
@@ -279,6 +282,7 @@ func TestInFlight(t *testing.T) {
 // TestTellWhileAllChanges: sessions come, go and are replaced while everybody is
 // told: nothing races, waits for ever or is told twice.
 func TestTellWhileAllChanges(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	one := r.fake("tools")
 	r.apply(one)

@@ -19,6 +19,7 @@ import (
 // TestAT36_Gateway: a server of scripts is one on stdio, whose workers are forced and
 // replaced whatever anybody says, and whose memory has a bound.
 func TestAT36_Gateway(t *testing.T) {
+	t.Parallel()
 	tree := belay.NewTree(belay.Options{})
 	defer tree.Close(t.Context())
 	s, err := config.CompleteScripts(config.Server{

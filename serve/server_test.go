@@ -130,6 +130,7 @@ func TestOverTLS(t *testing.T) {
 // TestLateHandshake: whoever connects and says nothing is gone after a while,
 // also where the TLS handshake comes first, and keeps nobody else from coming.
 func TestLateHandshake(t *testing.T) {
+	t.Parallel()
 	cert, pool := certificate(t)
 	r := newRig(t, nil)
 	at := r.serves(ListenOptions{Address: "127.0.0.1:0", TLS: &tls.Config{Certificates: []tls.Certificate{cert}}}, func(web *http.Server) {

@@ -100,6 +100,7 @@ func frameOf(mark string) []byte {
 // too; nobody else's, none of 2026-07-28, and none in which the id is in flight
 // (ORC-44, DESIGN 11, 11).
 func TestTell(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, byHeader)
 	r.apply(r.fake("a"), r.fake("b"))
 	ana, twice, bob := r.listens(Path("a"), "ana"), r.listens(JoinedPath, "ana"), r.listens(Path("b"), "bob")
@@ -156,6 +157,7 @@ func TestTell(t *testing.T) {
 // TestTellWithoutPrincipals: where nobody is asked who they are, all sessions are
 // those of the hub's owner.
 func TestTellWithoutPrincipals(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, nil)
 	r.apply(r.fake("a"))
 	l, j := r.listens(Path("a"), ""), r.listens(JoinedPath, "")

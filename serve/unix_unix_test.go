@@ -77,6 +77,7 @@ func TestUnixSocket(t *testing.T) {
 // TestUnixSocketPlaces: places where others could put another socket, or that
 // cannot be, are refused in words.
 func TestUnixSocketPlaces(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for _, mode := range []fs.FileMode{0o770, 0o707, 0o777 | fs.ModeSticky} {
 		open := filepath.Join(dir, mode.String())
@@ -121,6 +122,7 @@ func TestUnixSocketPlaces(t *testing.T) {
 // TestUnixSocketRace: of many that start at once over what a dead process left,
 // exactly one has the socket, and it answers.
 func TestUnixSocketRace(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "s")
 	for range 20 {
 		dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})

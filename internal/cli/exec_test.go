@@ -314,7 +314,7 @@ func TestExecNested(t *testing.T) {
 	results, err := mesh.Cancel(context.Background(), belay.CancelRequest{
 		Filter:       belay.Filter{IDs: []belay.RunID{runs["outer"].ID}},
 		Cancellation: belay.Cancellation{Cause: belay.CauseUser, Via: "test"},
-		Escalate:     true, Wait: -1,
+		Wait:         -1, // no force at once: it could end the inner Belay before that has answered
 	})
 	p.dead(pids, time.Now())
 	if code := exitCodeOf(t, cmd.Wait()); code != ExitStopped {
