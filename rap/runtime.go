@@ -143,7 +143,7 @@ type Runtime struct {
 	threads  map[string]*Thread
 	calls    map[tokenKey]*slot // by the digest of the callback token; of ended ones for a while
 	subs     map[tokenKey]*Subscription
-	untold   map[*Pending]struct{} // stopped after they were sent, and not yet handed to all deliveries
+	untold   map[chan struct{}]struct{} // of Stops that are not yet handed to all deliveries
 	ended    endedCalls
 	pending  int
 	closed   bool
@@ -187,7 +187,7 @@ func NewRuntime(o RuntimeOptions) (*Runtime, error) {
 	rt := &Runtime{
 		o: o, log: o.Log,
 		servers: map[string]*server{}, threads: map[string]*Thread{},
-		calls: map[tokenKey]*slot{}, subs: map[tokenKey]*Subscription{}, untold: map[*Pending]struct{}{}, draining: make(chan struct{}),
+		calls: map[tokenKey]*slot{}, subs: map[tokenKey]*Subscription{}, untold: map[chan struct{}]struct{}{}, draining: make(chan struct{}),
 	}
 	rt.crew = newCrew(rt.draining)
 	rt.life, rt.end = context.WithCancelCause(context.Background())
@@ -346,13 +346,13 @@ func (rt *Runtime) spawn(f func()) bool {
 	return true
 }
 
-// handOver waits, before the notifier is closed, for the Stops of calls whose
-// callers are settled already: their servers are still to be told.
+// handOver waits, before the notifier is closed, for Stops whose callers are settled
+// already: the servers are still to be told.
 func (rt *Runtime) handOver() {
 	rt.mu.Lock()
 	told := make([]<-chan struct{}, 0, len(rt.untold))
-	for c := range rt.untold {
-		told = append(told, c.told)
+	for ch := range rt.untold {
+		told = append(told, ch)
 	}
 	rt.mu.Unlock()
 	awaitAll(told)

@@ -436,10 +436,8 @@ func (c *Pending) settle(_ *belay.Run, why *belay.Cancellation) {
 	c.th.mu.Lock()
 	defer c.th.mu.Unlock()
 	c.endLocked(nil, fmt.Errorf("%s: %w", c.tool, why))
-	if rt := c.th.rt; c.sent {
-		rt.mu.Lock()
-		rt.untold[c] = struct{}{}
-		rt.mu.Unlock()
+	if c.sent {
+		c.th.rt.owe(c.told)
 	}
 }
 

@@ -40,7 +40,7 @@ func (c *Pending) Tell(ctx context.Context, _ *belay.Cancellation) (*belay.Evide
 	if !c.sent {
 		c.withheld = true
 		c.th.mu.Unlock()
-		c.handedOver()
+		c.th.rt.handedOver(c.told)
 		return &belay.Evidence{Kind: belay.SeenNotStarted, Scope: belay.ScopeHandler, Detail: "it was stopped before it was sent"}, nil
 	}
 	posting := c.posting
@@ -55,17 +55,24 @@ func (c *Pending) Tell(ctx context.Context, _ *belay.Cancellation) (*belay.Evide
 		order.Stop()
 	}
 	t := c.tellAll(c.observe)
-	c.handedOver()
+	c.th.rt.handedOver(c.told)
 	return nil, t.wait(ctx)
 }
 
-// handedOver notes that the Stop is in the hands of the deliveries.
-func (c *Pending) handedOver() {
-	close(c.told)
-	rt := c.th.rt
+// owe notes that a Stop has settled its caller, and is to be handed to the
+// deliveries, which told will say.
+func (rt *Runtime) owe(told chan struct{}) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	delete(rt.untold, c)
+	rt.untold[told] = struct{}{}
+}
+
+// handedOver says that the Stop is in the hands of the deliveries.
+func (rt *Runtime) handedOver(told chan struct{}) {
+	close(told)
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	delete(rt.untold, told)
 }
 
 // orderWait is how long a cancel waits for the acknowledgement of an invocation that

@@ -382,3 +382,26 @@ func TestRAP1_StopJustBeforeTheEnd(t *testing.T) {
 		t.Errorf("%d of %d calls were cancelled", got, n)
 	}
 }
+
+// TestRAP77_StopJustBeforeTheEnd is the same for subscriptions.
+func TestRAP77_StopJustBeforeTheEnd(t *testing.T) {
+	p := peer(t, &rappeer.ToolServer{Tools: one("watch", func(c *rappeer.Invoked) {
+		_, _ = c.Post(map[string]any{"type": "tool_result", "group_id": c.Group, "id": c.ID, "text": "watching", "subscription": true})
+	})})
+	const n = 100
+	for range n {
+		s := newStage(t, func(o *RuntimeOptions) { o.Servers = []Server{{Name: "p", Base: p.Base()}} })
+		th := s.thread(ThreadOptions{})
+		c := s.invoke(th, "watch")
+		if _, err := c.Wait(soon(t)); err != nil {
+			t.Fatal(err)
+		}
+		if err := th.CancelSubscription(c.ID(), belay.Cancellation{}); err != nil {
+			t.Fatal(err)
+		}
+		s.shut()
+	}
+	if got := len(p.Seen(PathCancel)); got != n {
+		t.Errorf("%d of %d subscriptions were cancelled", got, n)
+	}
+}

@@ -193,6 +193,7 @@ func (s *Subscription) stopped(_ *belay.Run, why *belay.Cancellation) {
 		s.staying, s.th.stays = true, true
 	}
 	s.endLocked()
+	s.th.rt.owe(s.told)
 }
 
 // ending reports whether something was stopped because the program ends.
@@ -224,14 +225,15 @@ var errStays = errors.New("the subscription goes on: it is taken up again when B
 
 // Tell implements [belay.Stopper]: all servers are told, as for a call.
 func (s *Subscription) Tell(ctx context.Context, _ *belay.Cancellation) (*belay.Evidence, error) {
-	defer close(s.told)
 	s.th.mu.Lock()
 	staying := s.staying
 	s.th.mu.Unlock()
 	if staying {
+		s.th.rt.handedOver(s.told)
 		return nil, errStays
 	}
 	t := s.th.rt.tellAll(s.server, CancelNotice{ThreadID: s.Thread, ToolCallID: s.ID}, s.run.Observe)
+	s.th.rt.handedOver(s.told)
 	return nil, t.wait(ctx)
 }
 
