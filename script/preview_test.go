@@ -109,3 +109,28 @@ AssistantTool.registerExecuteToolWithApproval<any>(async () => ({success: true, 
 		t.Errorf("ended %+v", e)
 	}
 }
+
+// TestAT60_AnsweredWhileAPreviewRuns: nobody is left who waits for it, also of one that is
+// wanted when the call is over.
+func TestAT60_AnsweredWhileAPreviewRuns(t *testing.T) {
+	t.Parallel()
+	const source = `AssistantTool.registerApprovalRequest<any>(async () => ({message: "?", primaryButtonLabel: "Yes",
+	previewButton: {label: "Show", action: () => { console.log("looks"); return new Promise(() => {}) }}}))
+AssistantTool.registerExecuteToolWithApproval<any>(async (p: any, a: any) => ({success: true, message: "executed"}))`
+	w := &watch{}
+	hooks, begun, seen := w.hooks(), make(chan struct{}), make(chan string, 1)
+	hooks.Log = func(string, string) { close(begun) }
+	var late func(context.Context) string
+	hooks.Ask = func(_ context.Context, d Dialog) (Answer, error) {
+		late = d.OnPreview
+		go func() { seen <- d.OnPreview(context.Background()) }()
+		<-begun
+		return Primary, nil
+	}
+	if e := run(t, project(t, true, source), "{}", Options{Hooks: hooks}); text(e.Result) != "executed" || e.Declined {
+		t.Errorf("ended %+v", e)
+	}
+	if shown := <-seen + late(context.Background()); shown != "" {
+		t.Errorf("it showed %q", shown)
+	}
+}
