@@ -15,6 +15,7 @@ import (
 // says something that is no answer, or nothing at all, leaves the question open: whoever
 // answers first at another door decides, and what the caller says later changes nothing.
 func TestAT66_WhatIsNoAnswer(t *testing.T) {
+	t.Parallel()
 	for name, said := range map[string]string{
 		"method not found": `"error":{"code":-32601,"message":"Method not found"}`,
 		"internal error":   `"error":{"code":-32603,"message":"Internal error"}`,

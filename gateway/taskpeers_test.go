@@ -580,6 +580,7 @@ func TestTasksAreBounded(t *testing.T) {
 // TestManyTasks: an end of the session tells of all of its tasks at once, whoever
 // is slow.
 func TestManyTasks(t *testing.T) {
+	t.Parallel()
 	const n = 300
 	calm.Within(t, closeLimit, func() (from, to time.Time) {
 		ts := newTaskServer(t)
