@@ -493,7 +493,7 @@ func TestAT88_Busy(t *testing.T) {
 func TestAT88_CPU(t *testing.T) {
 	t.Parallel()
 	s := onStops(t, nil, func(c *settings) {
-		c.servers["hard"].(map[string]any)["scripts"].(map[string]any)["cpu"] = "500ms"
+		c.servers["hard"].(map[string]any)["scripts"].(map[string]any)["cpu"] = "1s" // of a clock on the wall: to begin takes a part of it on a busy machine
 	})
 	c := s.begin(t, "ann", "hard")
 	for _, tool := range []string{"busy", "chain"} {
@@ -503,7 +503,7 @@ func TestAT88_CPU(t *testing.T) {
 		}
 	}
 	waiting := s.into(t, c, "polite", "cpu-waits")
-	time.Sleep(600 * time.Millisecond) // longer than it may run
+	time.Sleep(1100 * time.Millisecond) // longer than it may run
 	pending(t, waiting)
 	s.cancel(t, "op", "cpu-waits")
 	_ = wait(t, waiting)
