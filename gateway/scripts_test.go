@@ -198,6 +198,7 @@ func TestOutOfMemory(t *testing.T) {
 			t.Run(string(isolation)+"/"+tool, func(t *testing.T) {
 				t.Parallel()
 				r := scriptRig(t, 64, func(c *Config) { c.Isolation = isolation }, tool, "steps", "quick")
+				r.Timeout = 2 * time.Minute // a collector close to its bound needs a processor
 				r.start2("1", "beside")
 				beside := r.w.Pids("beside")[0]
 				m := r.ask(tool, key("k"))
