@@ -52,6 +52,9 @@ func TestAT66_AThousandQuestions(t *testing.T) {
 	if err != nil || len(list) != n {
 		t.Errorf("listed are %d: %v", len(list), err)
 	}
+	if runs, err := m.List(t.Context(), belay.Filter{}); err != nil || len(runs) != n {
+		t.Errorf("listed are %d runs: %v", len(runs), err)
+	}
 	if len(list) > 0 {
 		if _, err := m.Decide(t.Context(), list[0].ID, belay.Decision{Choice: belay.ChoiceApproved}); err != nil {
 			t.Error(err)

@@ -24,7 +24,7 @@ const (
 	maxRequest = 4 << 20 // bytes of a request line: some 100,000 run ids
 	maxAnswer  = 4 << 20 // bytes of an answer line
 	maxSaid    = 8 << 10 // bytes of a line of an attached child
-	maxBatch   = 64      // runs in one answer line
+	maxBatch   = 24      // runs in one answer line: with its labels each takes up to 90 KB of JSON
 	maxAsked   = 16      // questions in one: with its run each takes up to 160 KB of JSON
 
 	requestTime = 5 * time.Second // for the client to send its request

@@ -25,11 +25,11 @@ func spellBelow(v reflect.Value, seen map[any]bool) {
 			spellBelow(v.Index(i), seen)
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
-			spellBelow(v.Field(i), seen)
+		for _, field := range v.Fields() {
+			spellBelow(field, seen)
 		}
 	case reflect.Interface:
-		if literal, ok := v.Interface().(*ast.RegExpLiteral); ok {
+		if literal, ok := reflect.TypeAssert[*ast.RegExpLiteral](v); ok {
 			v.Set(reflect.ValueOf(spellLiteral(literal)))
 			return
 		}

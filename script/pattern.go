@@ -70,8 +70,9 @@ var spelled sync.Map
 
 // spell gives the classes of one property.
 func spell(name string) ([2]string, error) {
-	if both, ok := spelled.Load(name); ok {
-		return both.([2]string), nil
+	known, _ := spelled.Load(name)
+	if both, ok := known.([2]string); ok {
+		return both, nil
 	}
 	t, err := property(name)
 	if err != nil {

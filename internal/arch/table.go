@@ -231,8 +231,8 @@ var Table = []Row{
 	{
 		"script", 1,
 		[]string{"."},
-		[]string{"github.com/dop251/goja", "github.com/evanw/esbuild/pkg/api", "github.com/nlnwa/whatwg-url/url", "github.com/rogpeppe/go-internal/diff"},
-		"the AssistantTool host: the only package that imports the JavaScript engine and the compiler; addresses are read as the URL standard says, diff shows what a tool of the editor would change",
+		[]string{"github.com/dop251/goja", "github.com/evanw/esbuild/pkg/api", "github.com/nlnwa/whatwg-url/url", "github.com/rogpeppe/go-internal/diff", "golang.org/x/text/unicode/rangetable"},
+		"the AssistantTool host: the only package that imports the JavaScript engine and the compiler; addresses are read as the URL standard says, diff shows what a tool of the editor would change; rangetable puts Unicode's properties together",
 	},
 
 	{
