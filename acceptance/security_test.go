@@ -241,7 +241,8 @@ func TestFlood(t *testing.T) {
 }
 
 // flood returns the p99 of ann's cancels while bob floods the server, each as if the
-// machine had been calm: in proportion to what the bound comes to in its weather.
+// machine had been calm: in proportion to what the bound comes to in its weather, and
+// at least an eighth, since the flood itself is a part of that.
 func (s *server) flood(t *testing.T, round int, bound time.Duration) time.Duration {
 	t.Helper()
 	w := calm.Start(t)
@@ -284,7 +285,7 @@ func (s *server) flood(t *testing.T, round int, bound time.Duration) time.Durati
 	slices.Sort(calmly)
 	at := len(took) * 99 / 100
 	t.Logf("beside %.0f bad cancels a second: p50 %v, p99 %v, calmly %v", rate, took[len(took)/2], took[at], calmly[at])
-	return calmly[at]
+	return max(calmly[at], took[at]/8)
 }
 
 // pest sends bad cancels over one connection until it is told to stop.

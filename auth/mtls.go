@@ -47,9 +47,10 @@ func (c certificates) find(state *tls.ConnectionState, now time.Time) (p Princip
 	if len(c) == 0 || state == nil || len(state.VerifiedChains) == 0 || len(state.VerifiedChains[0]) == 0 {
 		return Principal{}, false, nil
 	}
-	leaf := state.VerifiedChains[0][0]
-	// A connection may outlive the certificate that opened it.
-	if now.After(leaf.NotAfter) {
+	leaf := state.VerifiedChains[0][0] // which all chains have
+	// A connection may outlive what opened it.
+	until := validUntil(state.VerifiedChains)
+	if now.After(until) {
 		return Principal{}, false, fmt.Errorf("%w: the client certificate", ErrExpired)
 	}
 	for _, san := range sans(leaf) {
@@ -67,8 +68,24 @@ func (c certificates) find(state *tls.ConnectionState, now time.Time) (p Princip
 	if !found {
 		return Principal{}, false, ErrCertificate
 	}
-	p.Expires = leaf.NotAfter
+	p.Expires = until
 	return p, true, nil
+}
+
+// validUntil is when no chain is left of which every certificate is valid.
+func validUntil(chains [][]*x509.Certificate) (until time.Time) {
+	for _, chain := range chains {
+		first := chain[0].NotAfter
+		for _, c := range chain {
+			if c.NotAfter.Before(first) {
+				first = c.NotAfter
+			}
+		}
+		if first.After(until) {
+			until = first
+		}
+	}
+	return until
 }
 
 func sans(leaf *x509.Certificate) []string {

@@ -146,20 +146,27 @@ func TestCertificate(t *testing.T) {
 		}
 		return s
 	}
+	own, gone := &x509.Certificate{URIs: spiffe, NotAfter: later}, &x509.Certificate{NotAfter: time.Now().Add(-time.Second)}
+	soon := &x509.Certificate{NotAfter: time.Now().Add(time.Minute)}
+	chains := func(leaf *x509.Certificate, all ...[]*x509.Certificate) *tls.ConnectionState {
+		return &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}, VerifiedChains: all}
+	}
 	for name, c := range map[string]struct {
 		state *tls.ConnectionState
 		who   string
 		want  error
 	}{
-		"uri":          {state(&x509.Certificate{URIs: spiffe, NotAfter: later}, true), "agent", nil},
-		"dns":          {state(&x509.Certificate{DNSNames: []string{"x", "OPS.example"}, NotAfter: later}, true), "ops", nil},
-		"email":        {state(&x509.Certificate{EmailAddresses: []string{"a@b.example"}, NotAfter: later}, true), "mail", nil},
-		"one twice":    {state(&x509.Certificate{DNSNames: []string{"ops.example", "ops2.example"}, NotAfter: later}, true), "ops", nil},
-		"two people":   {state(&x509.Certificate{URIs: spiffe, DNSNames: []string{"ops.example"}, NotAfter: later}, true), "", ErrCertificate},
-		"not verified": {state(&x509.Certificate{URIs: spiffe, NotAfter: later}, false), "", ErrNoCredentials},
-		"expired":      {state(&x509.Certificate{URIs: spiffe, NotAfter: time.Now().Add(-time.Second)}, true), "", ErrExpired},
-		"stranger":     {state(&x509.Certificate{DNSNames: []string{"evil.example"}, NotAfter: later}, true), "", ErrCertificate},
-		"no TLS":       {nil, "", ErrNoCredentials},
+		"uri":           {state(&x509.Certificate{URIs: spiffe, NotAfter: later}, true), "agent", nil},
+		"dns":           {state(&x509.Certificate{DNSNames: []string{"x", "OPS.example"}, NotAfter: later}, true), "ops", nil},
+		"email":         {state(&x509.Certificate{EmailAddresses: []string{"a@b.example"}, NotAfter: later}, true), "mail", nil},
+		"one twice":     {state(&x509.Certificate{DNSNames: []string{"ops.example", "ops2.example"}, NotAfter: later}, true), "ops", nil},
+		"two people":    {state(&x509.Certificate{URIs: spiffe, DNSNames: []string{"ops.example"}, NotAfter: later}, true), "", ErrCertificate},
+		"not verified":  {state(&x509.Certificate{URIs: spiffe, NotAfter: later}, false), "", ErrNoCredentials},
+		"expired":       {state(&x509.Certificate{URIs: spiffe, NotAfter: time.Now().Add(-time.Second)}, true), "", ErrExpired},
+		"stranger":      {state(&x509.Certificate{DNSNames: []string{"evil.example"}, NotAfter: later}, true), "", ErrCertificate},
+		"no TLS":        {nil, "", ErrNoCredentials},
+		"expired above": {chains(own, []*x509.Certificate{own, gone}), "", ErrExpired},
+		"another way":   {chains(own, []*x509.Certificate{own, gone}, []*x509.Certificate{own, soon}), "agent", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := request("")
@@ -167,6 +174,9 @@ func TestCertificate(t *testing.T) {
 			p, err := a.Authenticate(r)
 			if !errors.Is(err, c.want) || p.Name != c.who {
 				t.Fatal(p, err)
+			}
+			if name == "another way" && !p.Expires.Equal(soon.NotAfter) {
+				t.Errorf("it ends at %v", p.Expires)
 			}
 			// A bad token is not made good by a certificate.
 			r.Header.Set("Authorization", "Bearer x")
