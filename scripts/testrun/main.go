@@ -49,7 +49,7 @@ func main() {
 	flag.IntVar(&s.lanes, "lanes", runtime.NumCPU(), "packages at once")
 	flag.IntVar(&s.again, "again", 8, "how many failed packages get a second look; more are no accident")
 	flag.DurationVar(&s.fuzz, "fuzz", 0, "how long to run each fuzz target")
-	flag.DurationVar(&s.timeout, "timeout", 12*time.Minute, "of one package")
+	flag.DurationVar(&s.timeout, "timeout", 8*time.Minute, "of one package")
 	flag.Parse()
 	if s.packages = flag.Args(); len(s.packages) == 0 {
 		s.packages = []string{"./..."}
