@@ -92,6 +92,7 @@ func (r *EventReader) Next() (Event, error) {
 			}
 			return Event{}, r.err
 		}
+		long := r.over(i - r.line) // with its mark, as it counts while its end has not come
 		line := r.opened(r.buf[r.line:i])
 		r.eat(i)
 		if len(line) == 0 {
@@ -101,7 +102,7 @@ func (r *EventReader) Next() (Event, error) {
 			r.forget() // an event with a name alone
 			continue
 		}
-		if r.over(len(line)) {
+		if long {
 			return Event{}, r.discard(line)
 		}
 		if refused := r.field(line); refused != nil {
