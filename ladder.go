@@ -54,6 +54,9 @@ type climber struct {
 	heard   int32  // the presses that were answered; fewer than stop.presses: take the next step
 	futile  string // why no Stop can ever use force
 	steps   sync.WaitGroup
+
+	patience context.Context // of the steps: see Patience
+	hasten   context.CancelCauseFunc
 }
 
 // climbLocked starts the ascent, because the time for it has come or because a
@@ -76,9 +79,11 @@ func (t *Tree) climbLocked(r *Run) {
 }
 
 func (c *climber) climb() {
+	c.patience, c.hasten = context.WithCancelCause(&c.stop.ctx)
 	for !c.finish(c.force()) {
 	}
 	c.steps.Wait()
+	c.hasten(c.stop.first.cause)
 }
 
 // force passes the gate and takes the rungs, then waits for evidence. It
@@ -93,10 +98,18 @@ func (c *climber) force() (held string) {
 	for i := 0; i < len(list); i++ {
 		if c.straight() {
 			i = len(list) - 1
+			c.hasten(c.stop.first.cause)
 		}
 		failed, ok := c.take(list[i])
-		if !ok || c.rest(time.Now().Add(list[i].wait), failed) == ended {
+		if !ok {
 			return ""
+		}
+		switch c.rest(time.Now().Add(list[i].wait), failed) {
+		case ended:
+			return ""
+		case pressed:
+			c.hasten(c.stop.first.cause)
+		case timeUp:
 		}
 		c.extend(0)
 	}
@@ -105,6 +118,7 @@ func (c *climber) force() (held string) {
 		case ended:
 			return ""
 		case pressed: // nothing is left to take
+			c.hasten(c.stop.first.cause)
 		case timeUp:
 			if stood || time.Since(c.giveUp) < standstill {
 				return ""
@@ -210,7 +224,7 @@ func (c *climber) take(r rung) (failed <-chan struct{}, ok bool) {
 	t.stepLocked(run, s, Step{At: time.Now(), Step: r.means})
 	failure := make(chan struct{})
 	c.steps.Go(func() {
-		e, err := r.do(&s.ctx, s.first.cause)
+		e, err := r.do(stepContext{&s.ctx, c.patience}, s.first.cause)
 		step := Step{At: time.Now(), Step: r.means}
 		if err != nil {
 			step.Error = err.Error()

@@ -59,3 +59,30 @@ func (c *stopContext) Err() error { return c.get().Err() }
 
 // Value implements [context.Context].
 func (c *stopContext) Value(key any) any { return c.get().Value(key) }
+
+// stepContext is the context of one step of force.
+type stepContext struct {
+	context.Context
+	patience context.Context
+}
+
+type patienceKey struct{}
+
+// Value implements [context.Context].
+func (c stepContext) Value(key any) any {
+	if key == (patienceKey{}) {
+		return c.patience
+	}
+	return c.Context.Value(key)
+}
+
+// Patience returns the context for a pause that a step of force makes of its own
+// accord: for a tool that is known to clean up slowly. It ends with ctx, which is that
+// of the step, and as soon as a person presses Stop while force is used: a press does
+// not wait for anybody (DESIGN 11, 7). It may be called concurrently.
+func Patience(ctx context.Context) context.Context {
+	if p, ok := ctx.Value(patienceKey{}).(context.Context); ok {
+		return p
+	}
+	return ctx
+}

@@ -30,6 +30,9 @@ type forcing struct {
 	asked time.Time // when SIGTERM was sent; zero: it was not. Guarded by Session.mu
 	kill  bool      // the kill has begun: its evidence counts. Guarded by Session.mu
 	bury  sync.Once
+
+	hurried bool               // a person pressed while force was used. Guarded by Session.mu
+	hurry   context.CancelFunc // ends the pause for a slow tool; nil: there is none. Guarded by Session.mu
 }
 
 const (
@@ -65,11 +68,33 @@ func (c *call) force(ctx context.Context, step int) (*belay.Evidence, error) {
 	if f == nil {
 		return nil, errGone // whoever ends it brings the evidence
 	}
+	if step == stepKill {
+		patience := belay.Patience(ctx)
+		defer context.AfterFunc(patience, func() {
+			if ctx.Err() == nil { // evidence ends it as well
+				c.up.hasten(f)
+			}
+		})()
+		if patience.Err() != nil {
+			c.up.hasten(f)
+		}
+	}
 	select {
 	case <-c.up.takeOnce(f, step):
 	case <-ctx.Done():
 	}
 	return nil, nil
+}
+
+// hasten has the kill wait for nobody.
+func (u *upstream) hasten(f *forcing) {
+	u.s.mu.Lock()
+	f.hurried = true
+	end := f.hurry
+	u.s.mu.Unlock()
+	if end != nil {
+		end()
+	}
 }
 
 // takeOnce starts a step if nobody did, and returns what is closed at its end.
@@ -165,6 +190,9 @@ func (u *upstream) terminate(f *forcing) {
 	e, err := u.tree.Terminate(ctx, f.sel, ladder.Grace/2)
 	u.s.mu.Lock()
 	killing := f.kill
+	if err != nil {
+		f.asked = time.Time{} // nobody was asked to clean up
+	}
 	u.s.mu.Unlock()
 	switch {
 	case killing: // who was killed has not ended because it was asked
@@ -184,20 +212,24 @@ const (
 )
 
 // letCleanUp gives a tool that is known to clean up slowly, and was only found
-// inside the tree, its ten seconds (DESIGN 11, 7). It returns evidence if all
-// ended by itself meanwhile. A kill well before its time was pressed by a
-// person, and waits for nothing.
+// inside the tree, its ten seconds (DESIGN 11, 7), unless a person presses. It returns
+// evidence if all ended by itself meanwhile.
 func (u *upstream) letCleanUp(f *forcing) *belay.Evidence {
 	u.s.mu.Lock()
-	asked := f.asked
+	asked, hurried := f.asked, f.hurried
 	u.s.mu.Unlock()
-	early := f.ladder.KillAfter * 9 / 10 // a timer is late, never early
-	if asked.IsZero() || time.Since(asked) < early || u.tree.Signs().Slow == "" {
+	if asked.IsZero() || hurried || u.tree.Signs().Slow == "" {
 		return nil
 	}
 	left := time.Until(asked.Add(supervise.SlowKillAfter))
 	ctx, end := context.WithTimeoutCause(u.s.life, max(left, 0), errStepOver)
 	defer end()
+	u.s.mu.Lock()
+	f.hurry, hurried = end, f.hurried
+	u.s.mu.Unlock()
+	if hurried {
+		return nil
+	}
 	return u.tree.Await(ctx, f.sel)
 }
 

@@ -29,8 +29,7 @@ type Options struct {
 	// descendants: half a grace period. Zero: 1 s. Negative: none.
 	Half time.Duration
 
-	// KillAfter is the run's ladder's; a kill that comes earlier after the
-	// SIGTERM was a person's press and does not wait for a slow clean-up.
+	// KillAfter is the run's ladder's, for what [Stopper.Plan] says.
 	// Zero: the default of belay.Ladder.
 	KillAfter time.Duration
 }
@@ -96,6 +95,9 @@ func (s *Stopper) Terminate(ctx context.Context, _ *belay.Cancellation) (*belay.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asking = false
+	if err != nil {
+		s.terminated = time.Time{} // nobody was asked to clean up
+	}
 	if s.killing {
 		return nil, err // who kills has more to say
 	}
@@ -119,16 +121,14 @@ func (s *Stopper) Kill(ctx context.Context, _ *belay.Cancellation) (*belay.Evide
 }
 
 // letCleanUp waits out the ten seconds of a slow tool that was found inside
-// the tree. It returns evidence if the tree ended by itself meanwhile.
+// the tree, unless a person presses. It returns evidence if the tree ended by itself
+// meanwhile.
 func (s *Stopper) letCleanUp(ctx context.Context) *belay.Evidence {
 	s.mu.Lock()
 	since := s.terminated
 	s.mu.Unlock()
-	if since.IsZero() || s.tree.Signs().Slow == "" {
-		return nil
-	}
-	// A timer is late, never early: a kill well before its time was pressed.
-	if time.Since(since) < s.o.KillAfter*9/10 {
+	ctx = belay.Patience(ctx)
+	if since.IsZero() || ctx.Err() != nil || s.tree.Signs().Slow == "" {
 		return nil
 	}
 	left := time.Until(since.Add(SlowKillAfter))

@@ -250,12 +250,7 @@ func TestSlowCleanUp(t *testing.T) {
 		}
 	})
 	t.Run("inside", func(t *testing.T) {
-		argv := []string{"sh", "-c", strings.Join(command("b"), " ") + " & wait"}
-		// Hidden from the command line, so that only the tree shows it.
-		script := filepath.Join(t.TempDir(), "job")
-		if err := os.WriteFile(script, []byte("#!/bin/sh\n"+argv[2]+"\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		script := job(t, strings.Join(command("b"), " ")+" & wait")
 		tree := start(t, script)
 		waitFor(t, w, "b", "tick")
 		l, why := Ladder(quick, &peers.Facts{}, []string{script})
@@ -267,15 +262,13 @@ func TestSlowCleanUp(t *testing.T) {
 			t.Errorf("receipt: %s, %v; cleaned up: %d", receipt.Verdict, steps(receipt), w.Count("b", "cleaned"))
 		}
 	})
-	t.Run("pressed", func(t *testing.T) {
-		argv := append([]string{git}, tick(w, "c", "-clean=20s")[1:]...)
-		tree := start(t, argv...)
-		waitFor(t, w, "c", "tick")
-		l, _ := Ladder(quick, &peers.Facts{}, argv)
-		s := tree.Stopper(Options{KillAfter: l.KillAfter})
+	// pressed stops the tool and presses again when at says so: nobody waits then.
+	pressed := func(t *testing.T, key string, l belay.Ladder, tree *Tree, at func(*belay.Run)) {
+		t.Helper()
+		s := tree.Stopper(Options{KillAfter: l.KillAfter, Half: -1})
 		bt := belay.NewTree(belay.Options{})
 		defer bt.Close(context.Background())
-		r, err := bt.Register(belay.Spec{Kind: belay.KindProcess, Name: "c", Stopper: s, Ladder: l})
+		r, err := bt.Register(belay.Spec{Kind: belay.KindProcess, Name: key, Stopper: s, Ladder: l})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -289,12 +282,40 @@ func TestSlowCleanUp(t *testing.T) {
 			}
 		}
 		press()
-		waitFor(t, w, "c", "sigterm")
+		waitFor(t, w, key, "sigterm")
+		at(r)
 		press()
-		if receipt := final(t, r); receipt.Verdict != belay.Confirmed || receipt.Took() > 5*time.Second {
+		if receipt := final(t, r); receipt.Verdict != belay.Confirmed || receipt.Took() > 5*time.Second || w.Count(key, "cleaned") != 0 {
 			t.Errorf("receipt: %s after %v, %v", receipt.Verdict, receipt.Took(), steps(receipt))
 		}
+	}
+	t.Run("pressed", func(t *testing.T) {
+		argv := append([]string{git}, tick(w, "c", "-clean=20s")[1:]...)
+		tree := start(t, argv...)
+		waitFor(t, w, "c", "tick")
+		l, _ := Ladder(quick, &peers.Facts{}, argv)
+		pressed(t, "c", l, tree, func(*belay.Run) {})
 	})
+	t.Run("pressed while the kill waits", func(t *testing.T) {
+		argv := append([]string{git}, tick(w, "d", "-clean=20s")[1:]...)
+		tree := start(t, "sh", job(t, strings.Join(argv, " ")+" & wait"))
+		waitFor(t, w, "d", "tick")
+		pressed(t, "d", quick, tree, func(r *belay.Run) {
+			for !slices.ContainsFunc(r.Receipt().Steps, func(s belay.Step) bool { return s.Step == belay.StepKill }) {
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
+	})
+}
+
+// job is a script with a command that no command line shows.
+func job(t *testing.T, command string) string {
+	t.Helper()
+	script := filepath.Join(t.TempDir(), "job")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\n"+command+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return script
 }
 
 // server is a leader that starts what it is told to on its stdin.
