@@ -7,7 +7,8 @@
 // one before:
 //
 //  1. the garbage collector works the harder the nearer the bound is;
-//  2. a watch looks every few milliseconds at what the runtime has of the system;
+//  2. a watch looks at what the runtime has of the system, every few milliseconds
+//     from a collection on until none has come for a second: an idle process sleeps;
 //     what is over the bound, and still is after a collection, ends the process;
 //  3. on Linux the kernel refuses memory beyond the bound and a margin, so that
 //     one huge allocation, which is faster than any watch, ends the process too.

@@ -23,6 +23,7 @@ const Least = 32 << 20
 
 const (
 	every = 5 * time.Millisecond // the watch's pause
+	awake = time.Second          // how long it goes on after a collection
 
 	// margin is what the kernel allows beyond the bound: the runtime takes address
 	// space in pieces of 64 MiB, and its own tables and stacks count as well.
@@ -45,7 +46,7 @@ func Cap(limit int64, over func()) (stop func()) {
 			os.Exit(ExitCode)
 		}
 	}
-	w := &watch{limit: limit, over: over, end: make(chan struct{})}
+	w := &watch{limit: limit, over: over, woken: make(chan struct{}, 1), end: make(chan struct{})}
 	w.done.Go(w.run)
 	var once sync.Once
 	return func() {
@@ -88,20 +89,45 @@ var refused = []struct {
 	{66, "ThreadSanitizer failed to allocate"}, // of a build with the race detector
 }
 
-// watch is the second line.
+// watch is the second line. It looks only while memory is used up: whoever takes much
+// more than there is makes the collector work, and each collection wakes the watch.
 type watch struct {
 	limit int64
 	over  func()
+	woken chan struct{} // has room for one
 	end   chan struct{}
 	done  sync.WaitGroup
 }
 
+// sentinel is garbage from the beginning: its finalizer runs behind each collection.
+type sentinel struct{ _ *byte } // with a pointer, to be an object of its own
+
+// post has the next collection wake the watch, and post the next sentinel.
+func (w *watch) post() {
+	runtime.SetFinalizer(&sentinel{}, func(*sentinel) {
+		select {
+		case <-w.end:
+			return
+		case w.woken <- struct{}{}:
+		default:
+		}
+		w.post()
+	})
+}
+
 func (w *watch) run() {
+	w.post()
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for {
+	for since := time.Now(); ; {
 		select {
 		case <-tick.C:
+			if time.Since(since) > awake {
+				tick.Stop()
+			}
+		case <-w.woken:
+			since = time.Now()
+			tick.Reset(every)
 		case <-w.end:
 			return
 		}

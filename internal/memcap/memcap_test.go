@@ -35,11 +35,16 @@ var kept [][]byte
 func eat(how string) {
 	memcap.Cap(bound, nil)
 	switch how {
+	case "late": // when the watch has long been asleep
+		time.Sleep(1500 * time.Millisecond)
+		eatMore()
+	case "idle":
+		time.Sleep(1500 * time.Millisecond)
+		before := switches()
+		time.Sleep(time.Second)
+		fmt.Println("woken", switches()-before)
 	case "slow": // what it has grows, a MiB at a time
-		for range 2048 {
-			kept = append(kept, bytes.Repeat([]byte{1}, 1<<20))
-			time.Sleep(100 * time.Microsecond)
-		}
+		eatMore()
 	case "doubling":
 		s := "x"
 		for range 32 {
@@ -61,6 +66,13 @@ func eat(how string) {
 	os.Exit(0)
 }
 
+func eatMore() {
+	for range 2048 {
+		kept = append(kept, bytes.Repeat([]byte{1}, 1<<20))
+		time.Sleep(100 * time.Microsecond)
+	}
+}
+
 // down calls itself far deeper than a stack may be; what it adds afterwards keeps it
 // from being a loop.
 func down(n int) int {
@@ -77,7 +89,7 @@ func TestCap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for how, dies := range map[string]bool{"slow": true, "doubling": true, "giant": true, "recursion": true, "garbage": false, "panic": false} {
+	for how, dies := range map[string]bool{"slow": true, "late": true, "doubling": true, "giant": true, "recursion": true, "garbage": false, "panic": false} {
 		t.Run(how, func(t *testing.T) {
 			cmd := exec.Command(self)
 			cmd.Env = append(os.Environ(), eater+"="+how)
@@ -99,6 +111,21 @@ func TestCap(t *testing.T) {
 				t.Errorf("it had %d MiB at its most", most>>20)
 			}
 		})
+	}
+}
+
+// TestIdle: a process that takes no memory is not woken by its bound.
+func TestIdle(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), eater+"=idle")
+	out, err := cmd.Output()
+	var woken int
+	if n, _ := fmt.Sscanf(string(out), "woken %d", &woken); err != nil || n != 1 || woken > 60 {
+		t.Errorf("%q, %v", out, err)
 	}
 }
 

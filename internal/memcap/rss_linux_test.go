@@ -12,3 +12,10 @@ func rss(s *os.ProcessState) int64 {
 	}
 	return 0
 }
+
+// switches is how often this process has been given a processor after it had waited.
+func switches() int64 {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return u.Nvcsw
+}
