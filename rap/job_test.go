@@ -153,6 +153,7 @@ func TestRAP81_AnAuthorisation(t *testing.T) {
 func TestRAP72_ASubscription(t *testing.T) {
 	more := make(chan string)
 	after := make(chan error, 1)
+	told := make(chan struct{}, 2) // the tool knows that it is subscribed, which the runtime knows before
 	g := newRig(t, nil, rap.Operation{Tool: rap.Tool{Name: "watch"}, Run: func(ctx context.Context, j *rap.Job) (rap.Result, error) {
 		if err := j.Event(ctx, "too early", true); !errors.Is(err, rap.ErrSubscribed) {
 			t.Errorf("an event before the subscription: %v", err)
@@ -163,6 +164,7 @@ func TestRAP72_ASubscription(t *testing.T) {
 		if err := j.Subscribe(ctx, "again"); !errors.Is(err, rap.ErrSubscribed) {
 			t.Errorf("a second subscription: %v", err)
 		}
+		told <- struct{}{}
 		for {
 			select {
 			case text, ok := <-more:
@@ -198,6 +200,8 @@ func TestRAP72_ASubscription(t *testing.T) {
 	more = make(chan string)
 	g.invoke("watch", "t", "u", nil)
 	g.message("t", "u", 1)
+	<-told // of the first
+	<-told
 	g.cancel("t", "u")
 	if m := g.message("t", "u", 2); !m.Final || m.Text != "[cancelled]" || m.Type != "subscription_event" {
 		t.Errorf("%s", m.Body)
