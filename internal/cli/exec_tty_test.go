@@ -127,6 +127,13 @@ func TestTerminalAgain(t *testing.T) {
 	pids := s.waitPids(1)
 	s.press("C-c")
 	s.until("SIGINT", func() bool { return s.read("told") == "INT\n" })
+	// The terminal has told the tool itself: Belay may not have seen the first press
+	// yet, and two signals that wait are one.
+	s.until("the Stop", func() bool {
+		cmd, _ := s.belayCmd("ps")
+		out, err := cmd.Output()
+		return err == nil && strings.Contains(string(out), "stopping")
+	})
 	s.press("C-c") // reaches the tool as well
 	s.until("SIGTERM", func() bool { return strings.Contains(s.read("told"), "TERM\n") })
 	if len(living(pids)) != 1 {
