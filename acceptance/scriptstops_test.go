@@ -40,7 +40,7 @@ var misbehaved = map[string]string{
 	"flag":       `await here(); while (!AssistantTool.isCancelled) {}; throw new Error("LATE")`,
 	"busy":       `AssistantTool.onCancel = () => "kept " + params.key; await here(); for (;;) { try { for (;;) {} } catch (e) {} finally {} }`,
 	"chain":      `AssistantTool.onCancel = () => "kept"; await here(); const f = (): any => Promise.resolve().then(f); await f()`,
-	"regex":      `AssistantTool.onCancel = () => "never"; await here(); return {success: true, message: String(/^(a+)+\1$/.test("a".repeat(50) + "!"))}`,
+	"regex":      `await here(); AssistantTool.onCancel = () => "never"; return {success: true, message: String(/^(a+)+\1$/.test("a".repeat(50) + "!"))}`,
 	"null":       `AssistantTool.onCancel = () => null; await here(); await pause(60000)`,
 	"undef":      `AssistantTool.onCancel = () => undefined; await here(); await pause(60000)`,
 	"empty":      `AssistantTool.onCancel = () => ""; await here(); await pause(60000)`,
@@ -162,7 +162,7 @@ func evidence(r belay.Receipt) (list []string) {
 // AT-17, AT-28 to AT-31, AT-33 to AT-38; acceptance 1 to 5, 15).
 func TestAT37_StopsByEvidence(t *testing.T) {
 	t.Parallel()
-	s := onStops(t, nil)
+	s := onStops(t, map[string]any{"kill_after": "2s"}) // what is interrupted is to be seen before it, on any machine
 	c := s.begin(t, "ann", "hard")
 	for _, test := range []struct{ tool, partial, kind, ended string }{
 		{"polite", "half of K", "handler_returned", "returned"},
