@@ -95,7 +95,7 @@ func (j *Job) post(ctx context.Context, m Message) error {
 
 // attempt posts once, and says whether it may be tried again.
 func (h *Handler) attempt(ctx context.Context, to string, body []byte) (again bool, err error) {
-	ctx, end := context.WithTimeout(ctx, deliverWait)
+	ctx, end := context.WithTimeoutCause(ctx, deliverWait, slowError(deliverWait))
 	defer end()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(body))
 	if err != nil {

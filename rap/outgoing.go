@@ -112,3 +112,6 @@ func (s statusError) Error() string {
 type slowError time.Duration
 
 func (e slowError) Error() string { return "no answer within " + time.Duration(e).String() }
+
+// Timeout says what it is to whoever asks as of an error of package net.
+func (slowError) Timeout() bool { return true }
