@@ -96,13 +96,9 @@ var choices = map[string]belay.Choice{
 }
 
 func (a *API) decide(ctx context.Context, in *decideIn) (*decideOut, error) {
-	g, within, err := a.approver(ctx)
+	g, id, err := a.question(ctx, in.ID)
 	if err != nil {
 		return nil, err
-	}
-	id, err := belay.ParseApprovalID(in.ID)
-	if err != nil || !a.asked(ctx, id, within) {
-		return nil, problemOf(belay.ErrNotFound)
 	}
 	d := belay.Decision{Choice: choices[in.Body.Decision], By: nameOf(g), Via: viaREST, Reason: belay.CleanReason(in.Body.Reason)}
 	done, err := a.o.Approvals.Decide(context.WithoutCancel(ctx), id, d)
@@ -123,6 +119,19 @@ func (a *API) decide(ctx context.Context, in *decideIn) (*decideOut, error) {
 		return nil, problemOf(err)
 	}
 	return &decideOut{done}, nil
+}
+
+// question is who asks about which question, if they may answer it.
+func (a *API) question(ctx context.Context, text string) (*guest, belay.ApprovalID, error) {
+	g, within, err := a.approver(ctx)
+	if err != nil {
+		return nil, belay.ApprovalID{}, err
+	}
+	id, err := belay.ParseApprovalID(text)
+	if err != nil || !a.asked(ctx, id, within) {
+		return nil, belay.ApprovalID{}, problemOf(belay.ErrNotFound)
+	}
+	return g, id, nil
 }
 
 // asked reports whether the question belongs to a run within the reach. One that

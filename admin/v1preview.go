@@ -34,13 +34,9 @@ func (a *API) registerPreview(api huma.API) {
 }
 
 func (a *API) preview(ctx context.Context, in *previewIn) (*previewOut, error) {
-	g, within, err := a.approver(ctx)
+	g, id, err := a.question(ctx, in.ID)
 	if err != nil {
 		return nil, err
-	}
-	id, err := belay.ParseApprovalID(in.ID)
-	if err != nil || !a.asked(ctx, id, within) {
-		return nil, problemOf(belay.ErrNotFound)
 	}
 	shows, ok := a.o.Approvals.(belay.Previewer)
 	if !ok {
